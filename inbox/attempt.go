@@ -1,0 +1,149 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+var (
+	errHandlerTimeout = errors.New("inbox: the handler exceeded its timeout")
+	errShutdown       = errors.New("inbox: the processor is stopping")
+	errGoexit         = errors.New("inbox: the handler called runtime.Goexit")
+	errLeaked         = errors.New("inbox: the handler ignored the end of its context and was abandoned")
+)
+
+// panicError is what a handler's panic becomes.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+
+// attempt is one handler run and what it did to the transaction.
+type attempt struct {
+	err        error // nil: the handler returned nil and left the transaction usable
+	statements int
+	undone     bool // the database rolled the transaction back by itself
+	leaked     bool // the handler is still running
+	stopped    bool // cancelled because the processor stops
+	timedOut   bool
+	duration   time.Duration
+}
+
+// run decodes c and calls its handler once. ctx ends when the processor stops;
+// tx is the transaction the handler works in.
+func (p *Processor) run(ctx context.Context, tx querier, c *Claimed) attempt {
+	return p.call(ctx, tx, c, p.policy(c.Name).Timeout, func(ctx context.Context) error {
+		return p.dispatch(ctx, c)
+	})
+}
+
+// runHook calls the OnDead hook under the same conditions as a handler.
+func (p *Processor) runHook(ctx context.Context, tx querier, r *result) attempt {
+	return p.call(ctx, tx, r.claimed, p.policy(r.claimed.Name).Timeout, func(ctx context.Context) error {
+		return p.config.OnDead(ctx, r.claimed.Info, r.attempt.err)
+	})
+}
+
+// call runs fn in a goroutine of its own, with a guarded handle on tx in its
+// context.
+func (p *Processor) call(ctx context.Context, tx querier, c *Claimed, timeout time.Duration, fn func(context.Context) error) attempt {
+	began := time.Now()
+	timed, cancel := withTimeout(ctx, timeout)
+	defer cancel()
+	handle := &handle{db: p.repo.db}
+	handlerCtx := context.WithValue(timed, ambientKey, &ambient{handle: handle, info: c.Info})
+	handle.guard = newGuard(p.repo.database, tx, handlerCtx)
+
+	done := make(chan error, 1)
+	go func() {
+		err := errGoexit
+		defer func() {
+			if r := recover(); r != nil {
+				err = &panicError{r, debug.Stack()}
+			}
+			done <- err
+		}()
+		err = fn(handlerCtx)
+	}()
+
+	var a attempt
+	select {
+	case a.err = <-done:
+	case <-handlerCtx.Done():
+		a.err, a.leaked = p.awaitCancelled(done)
+	}
+	cause := context.Cause(handlerCtx)
+	a.stopped = errors.Is(cause, errShutdown)
+	a.timedOut = errors.Is(cause, errHandlerTimeout)
+	cancel()
+	p.inspect(&a, handle.guard)
+	handle.close()
+	a.duration = time.Since(began)
+	return a
+}
+
+// withTimeout is without one where timeout is negative.
+func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if timeout < 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, timeout, errHandlerTimeout)
+}
+
+// awaitCancelled gives a cancelled handler the grace to return.
+func (p *Processor) awaitCancelled(done <-chan error) (err error, leaked bool) {
+	timer := time.NewTimer(p.config.HandlerGrace)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err, false
+	case <-timer.C:
+		p.leaked.Add(1)
+		return errLeaked, true
+	}
+}
+
+// inspect shuts the guard and adds what the handler did not say.
+func (p *Processor) inspect(a *attempt, guard *guard) {
+	open := guard.close(p.config.HandlerGrace)
+	statements, refused, aborted, lost := guard.state()
+	a.statements, a.undone = statements, lost != nil
+	if a.err == nil && a.timedOut {
+		// It came back in time for its grace and says it is done; what it
+		// wrote is complete unless a statement failed.
+		a.timedOut = false
+	}
+	switch {
+	case a.leaked:
+	case refused != nil && !errors.Is(a.err, refused):
+		a.err = errors.Join(refused, a.err)
+	case a.err != nil:
+	case open != nil:
+		a.err = open
+	case aborted != nil:
+		a.err = fmt.Errorf("inbox: the handler returned nil although a statement had failed: %w", aborted)
+	case lost != nil:
+		a.err = fmt.Errorf("inbox: the handler returned nil although the database had rolled back: %w", lost)
+	}
+	if a.timedOut && !errors.Is(a.err, errHandlerTimeout) {
+		a.err = fmt.Errorf("%w: %w", errHandlerTimeout, a.err)
+	}
+}
+
+// dispatch decodes the message and sends it to the mediator.
+func (p *Processor) dispatch(ctx context.Context, c *Claimed) error {
+	message, err := p.repo.names.Decode(c.Name, c.Payload)
+	if err != nil {
+		return Permanent(err)
+	}
+	route, ok := p.routes[c.Name]
+	if !ok {
+		return fmt.Errorf("%w: %q", ErrUnhandled, c.Name)
+	}
+	return route(ctx, message)
+}

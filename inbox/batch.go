@@ -1,0 +1,163 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// errBatchFailed ends a batch that has to be rolled back and run one by one.
+var errBatchFailed = errors.New("inbox: a message of the batch failed")
+
+// batchSavepoint shows, on SQLite, whether the transaction is still the one
+// that claimed: PostgreSQL has transaction ids for that.
+const batchSavepoint = ownSavepoint + "batch"
+
+// batch is a claim and how far it got.
+type batch struct {
+	claimed []*Claimed
+	ran     []*Claimed // handlers that were started
+	rest    []*Claimed // given back unstarted
+	done    []*Claimed // handlers that returned nil
+	failed  []result   // failed before they sent a statement: nothing to undo
+	guilty  *result    // known to be guilty: not to be run again
+}
+
+func newBatchOf(claimed []*Claimed) batch { return batch{claimed: claimed} }
+
+// result is a message, its attempt and its fate.
+type result struct {
+	claimed *Claimed
+	attempt attempt
+	fate    fate
+	failure failure
+}
+
+// report says what happened, after the commit.
+func (r *result) report(ctx context.Context, p *Processor) {
+	if r.fate != 0 {
+		p.report(ctx, r.fate, r.failure, r.attempt.err)
+		p.wakeAfter(r.failure.delay)
+	}
+}
+
+// runBatch runs the handlers one after another in one transaction, without
+// savepoints, and settles them with one statement.
+func (p *Processor) runBatch(s session, ctx context.Context, tx querier, b *batch) error {
+	if p.repo.dialect == sqliteDialect {
+		if _, err := tx.ExecContext(ctx, "SAVEPOINT "+batchSavepoint); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	for i, c := range b.claimed {
+		if i > 0 && p.endEarly(s, began) {
+			b.rest = b.claimed[i:]
+			break
+		}
+		b.ran = b.claimed[:i+1]
+		if err := p.runInBatch(s, tx, b, c); err != nil {
+			b.rest = b.claimed[i+1:]
+			return err
+		}
+	}
+	return p.settleBatch(ctx, tx, b)
+}
+
+// endEarly reports that the batch should give the rest back: the processor
+// stops, the batch takes long, or an accept waits for the one writer of SQLite.
+func (p *Processor) endEarly(s session, began time.Time) bool {
+	return s.stop.Err() != nil ||
+		time.Since(began) >= p.config.BatchDuration ||
+		p.repo.dialect == sqliteDialect && p.repo.accepting.Load() > 0
+}
+
+// runInBatch runs one handler. An error means that the batch must be rolled back.
+func (p *Processor) runInBatch(s session, tx querier, b *batch, c *Claimed) error {
+	r := result{claimed: c, attempt: p.run(s.work, tx, c)}
+	a := &r.attempt
+	if a.err == nil {
+		b.done = append(b.done, c)
+		return nil
+	}
+	r.fate, r.failure = p.judge(c, a)
+	if a.leaked || a.timedOut {
+		b.guilty = &r // another run would take as long again
+		return errBatchFailed
+	}
+	undoNothing := a.statements == 0 && !a.undone
+	if undoNothing && r.fate != released && (r.fate != died || p.config.OnDead == nil) {
+		b.failed = append(b.failed, r)
+		return nil
+	}
+	return errBatchFailed
+}
+
+func (p *Processor) settleBatch(ctx context.Context, tx querier, b *batch) error {
+	if p.repo.dialect == sqliteDialect {
+		if _, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT "+batchSavepoint); err != nil {
+			return fmt.Errorf("%w: the transaction ended early: %w", errBatchFailed, err)
+		}
+	}
+	if len(b.done) > 0 {
+		if err := p.repo.store.processed(ctx, tx, b.done); err != nil {
+			return err
+		}
+	}
+	if len(b.failed) > 0 {
+		failures := make([]failure, len(b.failed))
+		for i := range b.failed {
+			failures[i] = b.failed[i].failure
+		}
+		return p.repo.store.failed(ctx, tx, failures)
+	}
+	return nil
+}
+
+// afterBatch reports what a committed batch decided.
+func (p *Processor) afterBatch(s session, b *batch) {
+	for i := range b.failed {
+		b.failed[i].report(s.work, p)
+	}
+}
+
+// settleChanged deals with a batch whose transaction was not the one that
+// claimed any more when it was settled: a handler has ended it behind the
+// guard's back. If that first transaction was committed, the effects of all that
+// ran are in; they are marked processed, or a retry would double them.
+func (p *Processor) settleChanged(s session, b *batch) (settled bool, err error) {
+	status, err := p.transactionStatus(s.work, b.claimed[0])
+	if err != nil || status != "committed" {
+		return false, err
+	}
+	p.log.ErrorContext(s.work, "inbox: a handler committed the transaction of its batch; its messages are marked processed",
+		"remedy", "handlers must write through inbox.DB only", "messages", len(b.done))
+	for _, c := range b.done {
+		if err := p.settleCommitted(s.work, c); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+// settleCommitted marks a message processed whose effect is known to be in.
+func (p *Processor) settleCommitted(ctx context.Context, c *Claimed) error {
+	return p.repo.inTransaction(ctx, txOptions{}, func(ctx context.Context, tx querier) error {
+		again, err := p.repo.store.claimOne(ctx, tx, c.ID)
+		if err != nil || again == nil || again.attempts != c.attempts {
+			return err
+		}
+		return p.repo.store.processed(ctx, tx, []*Claimed{again})
+	})
+}
+
+// transactionStatus asks what became of the transaction that claimed c:
+// "committed", "aborted", "in progress", or "" where nobody knows.
+func (p *Processor) transactionStatus(ctx context.Context, c *Claimed) (status string, err error) {
+	if c.transaction == "" {
+		return "", nil
+	}
+	err = p.repo.scan(ctx, p.repo.db.DB, &status, postgresStatus, c.transaction)
+	return status, err
+}

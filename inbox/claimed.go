@@ -1,0 +1,49 @@
+package inbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// The statuses of a message, as stored. A retry is pending with attempts > 0.
+const (
+	statusPending   = 0
+	statusProcessed = 1
+	statusDead      = 2
+)
+
+// Info describes a stored message, without its payload.
+type Info struct {
+	// ID is the message's number in accept order.
+	ID int64
+	Identity
+	OrderingKey string
+	// Attempt is the number of this attempt, from 1.
+	Attempt  int
+	Metadata map[string]string
+	// ReceivedAt is when the message was accepted, by the database's clock, in UTC.
+	ReceivedAt time.Time
+}
+
+// Claimed is a message that the transaction which called GetMany has locked.
+type Claimed struct {
+	Info
+	Payload []byte
+
+	due           time.Time
+	attempts      int
+	interruptions int
+	transaction   string // id of the claiming transaction, where there is one
+}
+
+func decodeMetadata(text string) (map[string]string, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var metadata map[string]string
+	if err := json.Unmarshal([]byte(text), &metadata); err != nil {
+		return nil, fmt.Errorf("metadata: %w", err)
+	}
+	return metadata, nil
+}

@@ -1,0 +1,175 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
+)
+
+type dialectName string
+
+const (
+	postgresDialect dialectName = "postgres"
+	sqliteDialect   dialectName = "sqlite"
+)
+
+// store is what the inbox asks of a database. Each method is one statement on
+// PostgreSQL, and a few in the same transaction on SQLite.
+type store interface {
+	// add stores rows, which are distinct from those that existing finds under
+	// former names, and says what became of each.
+	add(ctx context.Context, q querier, rows []row) ([]added, error)
+	// existing looks identities up and returns the fingerprints of those it finds.
+	existing(ctx context.Context, q querier, identities []Identity) (map[Identity][]byte, error)
+	// claim locks at most limit due rows of the names, each behind its mark.
+	claim(ctx context.Context, q querier, marks []mark, limit int) ([]*Claimed, error)
+	// claimOne locks one due row; nil when it is gone, not due, or locked.
+	claimOne(ctx context.Context, q querier, id int64) (*Claimed, error)
+	// processed settles all of them or returns errNotClaimed.
+	processed(ctx context.Context, q querier, claimed []*Claimed) error
+	// failed records further tries and deaths, all of them or returns errNotClaimed.
+	failed(ctx context.Context, q querier, failures []failure) error
+	// anyDue is a cheap look without locks; true where it would cost more than a claim.
+	anyDue(ctx context.Context, names []string) (bool, error)
+	// stats counts.
+	stats(ctx context.Context) (Stats, error)
+	// version returns the schema version, 0 when the tables are missing.
+	version(ctx context.Context, q querier) (int, error)
+	// migrateLock serialises migrations until the transaction ends.
+	migrateLock(ctx context.Context, q querier, timeout time.Duration) error
+	// check warns of settings that void a guarantee, or returns an error.
+	check(ctx context.Context) error
+}
+
+// added is what became of one row.
+type added struct {
+	id          int64 // 0 unless it was stored
+	present     bool  // it was there before the statement began
+	fingerprint []byte
+}
+
+// failure is the fate of a message that was not processed.
+type failure struct {
+	*Claimed
+	attempts      int // what to record
+	interruptions int
+	dead          bool
+	delay         time.Duration
+	err           string // "" leaves the last error as it is
+	fresh         bool   // recorded outside the transaction that claimed
+}
+
+// errNotClaimed says that a compare-and-set found the rows changed, or the
+// transaction not the one that claimed them.
+var errNotClaimed = errors.New("inbox: the messages are not claimed by this transaction any more")
+
+// database is what both stores share.
+type database struct {
+	db      *bun.DB
+	config  *Config
+	dialect dialectName
+	names   *strings.Replacer
+	texts   sync.Map // template -> SQL with names filled in
+}
+
+func newDatabase(db *bun.DB, config *Config) (*database, error) {
+	d := &database{db: db, config: config}
+	switch name := db.Dialect().Name(); name {
+	case dialect.PG:
+		d.dialect = postgresDialect
+	case dialect.SQLite:
+		d.dialect = sqliteDialect
+		if config.Schema != "" {
+			return nil, errors.New("inbox: config: Schema: SQLite has no schemas")
+		}
+	default:
+		return nil, fmt.Errorf("inbox: %s is not supported: use PostgreSQL or SQLite", name)
+	}
+	messages, sequence := d.table("messages"), d.table("messages_id_seq")
+	pairs := []string{
+		"{messages}", messages,
+		"{messages_text}", quoteText(messages),
+		"{queue}", d.table("queue"),
+		"{schema}", d.table("schema"),
+		"{migrating}", d.table("migrating"),
+		"{sequence}", quoteText(sequence),
+	}
+	if d.dialect == postgresDialect && config.Clock == nil {
+		pairs = append(pairs, "{now}", "statement_timestamp()", "{clock}", "clock_timestamp()")
+	}
+	d.names = strings.NewReplacer(pairs...)
+	return d, nil
+}
+
+// table returns the quoted, qualified name of one of our tables.
+func (d *database) table(suffix string) string {
+	name := quoteIdent(d.config.Prefix + "_" + suffix)
+	if d.config.Schema != "" {
+		name = quoteIdent(d.config.Schema) + "." + name
+	}
+	return name
+}
+
+func quoteIdent(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// quoteText escapes for a place between single quotes.
+func quoteText(text string) string { return strings.ReplaceAll(text, "'", "''") }
+
+// text fills names, and a test's clock, into a template.
+func (d *database) text(template string) string {
+	text, ok := d.texts.Load(template)
+	if !ok {
+		text = d.names.Replace(template)
+		d.texts.Store(template, text)
+	}
+	if d.config.Clock == nil || d.dialect != postgresDialect {
+		return text.(string)
+	}
+	now := "'" + d.config.Clock().UTC().Format(postgresTime) + "'::timestamptz"
+	return strings.NewReplacer("{now}", now, "{clock}", now).Replace(text.(string))
+}
+
+const postgresTime = "2006-01-02 15:04:05.999999-07:00"
+
+// scan runs a query through bun, so that its hooks see it.
+func (d *database) scan(ctx context.Context, q querier, dest any, query string, args ...any) error {
+	return d.db.NewRaw(query, args...).Conn(q).Scan(ctx, dest)
+}
+
+func (d *database) exec(ctx context.Context, q querier, query string, args ...any) (sql.Result, error) {
+	return d.db.NewRaw(query, args...).Conn(q).Exec(ctx)
+}
+
+// execCount runs a statement that has to change exactly want rows.
+func (d *database) execCount(ctx context.Context, q querier, want int, query string, args ...any) error {
+	result, err := d.exec(ctx, q, query, args...)
+	if err != nil {
+		return err
+	}
+	n, err := result.RowsAffected()
+	if err != nil {
+		return err
+	}
+	if n != int64(want) {
+		return errNotClaimed
+	}
+	return nil
+}
+
+// wrap turns a database error into what Add and Accept return.
+func (d *database) wrap(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if code := d.dialect.retryCode(err); code != "" {
+		return &RetryableError{Code: code, Err: err}
+	}
+	return fmt.Errorf("inbox: %s: %w", operation, err)
+}

@@ -1,0 +1,186 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun/dialect/pgdialect"
+)
+
+// postgres is the store on PostgreSQL 13 or newer.
+type postgres struct{ *database }
+
+func (s *postgres) add(ctx context.Context, q querier, rows []row) ([]added, error) {
+	n := len(rows)
+	sources, ids, names, keys := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	payloads, fingerprints := make([][]byte, n), make([][]byte, n)
+	metadata, dues := make([]string, n), make([]string, n)
+	for i := range rows {
+		r := &rows[i]
+		sources[i], ids[i], names[i], keys[i] = r.Source, r.MessageID, r.Name, r.orderingKey
+		payloads[i], metadata[i] = r.payload, r.metadata
+		if fingerprints[i] = r.fingerprint; r.fingerprint == nil {
+			fingerprints[i] = []byte{}
+		}
+		if !r.due.IsZero() {
+			dues[i] = r.due.UTC().Format(postgresTime)
+		}
+	}
+	var found []struct {
+		Ord         int64
+		ID          int64
+		Present     bool
+		Fingerprint []byte
+	}
+	err := s.scan(ctx, q, &found, s.text(postgresAdd),
+		pgdialect.Array(sources), pgdialect.Array(ids), pgdialect.Array(names), pgdialect.Array(keys),
+		pgdialect.Array(payloads), pgdialect.Array(fingerprints), pgdialect.Array(metadata), pgdialect.Array(dues))
+	if err != nil {
+		return nil, err
+	}
+	if len(found) != n {
+		return nil, fmt.Errorf("%d rows came back for %d entries", len(found), n)
+	}
+	out := make([]added, n)
+	for _, f := range found {
+		out[f.Ord-1] = added{id: f.ID, present: f.Present, fingerprint: f.Fingerprint}
+	}
+	return out, nil
+}
+
+func (s *postgres) existing(ctx context.Context, q querier, identities []Identity) (map[Identity][]byte, error) {
+	n := len(identities)
+	sources, ids, names := make([]string, n), make([]string, n), make([]string, n)
+	for i, identity := range identities {
+		sources[i], ids[i], names[i] = identity.Source, identity.MessageID, identity.Name
+	}
+	var found []foundRow
+	err := s.scan(ctx, q, &found, s.text(postgresExisting), pgdialect.Array(sources), pgdialect.Array(ids), pgdialect.Array(names))
+	return foundRows(found), err
+}
+
+// foundRow is a stored identity.
+type foundRow struct {
+	Source      string
+	MessageID   string
+	Name        string
+	Fingerprint []byte
+}
+
+func foundRows(rows []foundRow) map[Identity][]byte {
+	found := make(map[Identity][]byte, len(rows))
+	for _, r := range rows {
+		found[Identity{r.Source, r.MessageID, r.Name}] = r.Fingerprint
+	}
+	return found
+}
+
+func (s *postgres) claim(ctx context.Context, q querier, marks []mark, limit int) ([]*Claimed, error) {
+	names, dues, ids := make([]string, len(marks)), make([]string, len(marks)), make([]int64, len(marks))
+	for i, m := range marks {
+		names[i], ids[i], dues[i] = m.name, m.id, "-infinity"
+		if !m.due.IsZero() {
+			dues[i] = m.due.UTC().Format(postgresTime)
+		}
+	}
+	return s.claimed(ctx, q, postgresClaim, pgdialect.Array(names), pgdialect.Array(dues), pgdialect.Array(ids), limit, limit)
+}
+
+func (s *postgres) claimOne(ctx context.Context, q querier, id int64) (*Claimed, error) {
+	claimed, err := s.claimed(ctx, q, postgresClaimOne, id)
+	if err != nil || len(claimed) == 0 {
+		return nil, err
+	}
+	return claimed[0], nil
+}
+
+func (s *postgres) claimed(ctx context.Context, q querier, template string, args ...any) ([]*Claimed, error) {
+	var rows []struct {
+		ID            int64
+		OrderingKey   string
+		Due           time.Time
+		Attempts      int
+		Interruptions int
+		Source        string
+		MessageID     string
+		Name          string
+		Payload       []byte
+		Metadata      string
+		ReceivedAt    time.Time
+		Xid           string
+	}
+	if err := s.scan(ctx, q, &rows, s.text(template), args...); err != nil {
+		return nil, err
+	}
+	claimed := make([]*Claimed, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		metadata, err := decodeMetadata(r.Metadata)
+		if err != nil {
+			return nil, fmt.Errorf("message %d: %w", r.ID, err)
+		}
+		claimed[i] = &Claimed{
+			Info: Info{
+				ID:          r.ID,
+				Identity:    Identity{r.Source, r.MessageID, r.Name},
+				OrderingKey: r.OrderingKey,
+				Attempt:     r.Attempts + 1,
+				Metadata:    metadata,
+				ReceivedAt:  r.ReceivedAt.UTC(),
+			},
+			Payload:       r.Payload,
+			due:           r.Due,
+			attempts:      r.Attempts,
+			interruptions: r.Interruptions,
+			transaction:   r.Xid,
+		}
+	}
+	return claimed, nil
+}
+
+func (s *postgres) processed(ctx context.Context, q querier, claimed []*Claimed) error {
+	ids := make([]int64, len(claimed))
+	for i, c := range claimed {
+		ids[i] = c.ID
+	}
+	array := pgdialect.Array(ids)
+	return s.execCount(ctx, q, len(ids), s.text(postgresProcessed), array, claimed[0].transaction, array, len(ids))
+}
+
+func (s *postgres) failed(ctx context.Context, q querier, failures []failure) error {
+	n := len(failures)
+	ids, delays := make([]int64, n), make([]int64, n)
+	attempts, interruptions, newAttempts, newInterruptions := make([]int, n), make([]int, n), make([]int, n), make([]int, n)
+	states, errs := make([]int, n), make([]string, n)
+	transaction := ""
+	for i, f := range failures {
+		ids[i], delays[i], errs[i] = f.ID, f.delay.Microseconds(), f.err
+		attempts[i], interruptions[i] = f.Claimed.attempts, f.Claimed.interruptions
+		newAttempts[i], newInterruptions[i] = f.attempts, f.interruptions
+		if f.dead {
+			states[i] = statusDead
+		}
+		if !f.fresh {
+			transaction = f.transaction
+		}
+	}
+	var recorded int
+	err := s.scan(ctx, q, &recorded, s.text(postgresFailed),
+		pgdialect.Array(ids), pgdialect.Array(attempts), pgdialect.Array(interruptions),
+		pgdialect.Array(newAttempts), pgdialect.Array(newInterruptions), pgdialect.Array(delays),
+		pgdialect.Array(states), pgdialect.Array(errs), transaction, transaction)
+	if err == nil && recorded != n {
+		err = errNotClaimed
+	}
+	return err
+}
+
+// anyDue is always true: a claim locks nothing when nothing is due.
+func (s *postgres) anyDue(context.Context, []string) (bool, error) { return true, nil }
+
+// setLockTimeout bounds how long the statements of this transaction wait for locks.
+func (s *postgres) setLockTimeout(ctx context.Context, q querier, timeout time.Duration) error {
+	_, err := s.exec(ctx, q, postgresLockTimeout, fmt.Sprintf("%dms", max(timeout.Milliseconds(), 1)))
+	return err
+}

@@ -1,0 +1,87 @@
+package inbox
+
+import (
+	"context"
+	"hash/fnv"
+	"time"
+)
+
+// lockKey derives an advisory lock from the place of the tables, so that two
+// inboxes in one database never wait for each other.
+func (d *database) lockKey(purpose string) int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte("letterbox\x00" + d.config.Schema + "\x00" + d.config.Prefix + "\x00" + purpose))
+	return int64(h.Sum64())
+}
+
+func (s *postgres) version(ctx context.Context, q querier) (int, error) {
+	// to_regclass instead of the error of a missing table, which would end
+	// the transaction.
+	var found bool
+	err := s.scan(ctx, q, &found, `SELECT to_regclass(?) IS NOT NULL`, s.table("schema"))
+	if err != nil || !found {
+		return 0, err
+	}
+	var version int
+	err = s.scan(ctx, q, &version, s.text(postgresVersion))
+	return version, err
+}
+
+func (s *postgres) migrateLock(ctx context.Context, q querier, timeout time.Duration) error {
+	if err := s.setLockTimeout(ctx, q, timeout); err != nil {
+		return err
+	}
+	if _, err := s.exec(ctx, q, `SELECT pg_advisory_xact_lock(?)`, s.lockKey("migrate")); err != nil {
+		return err
+	}
+	if s.config.Schema == "" {
+		return nil
+	}
+	if _, err := s.exec(ctx, q, `CREATE SCHEMA IF NOT EXISTS `+quoteIdent(s.config.Schema)); err != nil {
+		return err
+	}
+	// The migration files do not name a schema; this ends with the transaction.
+	_, err := s.exec(ctx, q, `SELECT set_config('search_path', ?, true)`, quoteIdent(s.config.Schema))
+	return err
+}
+
+// check warns of settings that make an accepted message less than durable.
+func (s *postgres) check(ctx context.Context) error {
+	var setting string
+	if err := s.scan(ctx, s.db.DB, &setting, `SELECT current_setting('synchronous_commit')`); err != nil {
+		return err
+	}
+	if setting == "off" {
+		s.config.Logger.WarnContext(ctx, "inbox: synchronous_commit is off: a crash of the database loses accepted messages",
+			"remedy", "set synchronous_commit to on for the inbox's connections")
+	}
+	return nil
+}
+
+func (s *postgres) stats(ctx context.Context) (Stats, error) {
+	var counts []countRow
+	if err := s.scan(ctx, s.db.DB, &counts, s.text(postgresCounts)); err != nil {
+		return Stats{}, err
+	}
+	var oldest float64
+	if err := s.scan(ctx, s.db.DB, &oldest, s.text(postgresOldest)); err != nil {
+		return Stats{}, err
+	}
+	stats := newStats(counts, time.Duration(oldest*float64(time.Second)))
+
+	var size struct{ Estimate, Bytes int64 }
+	if err := s.scan(ctx, s.db.DB, &size, s.text(postgresMessages)); err != nil {
+		return Stats{}, err
+	}
+	if size.Bytes > exactCountBytes && size.Estimate > 0 {
+		stats.setProcessed(size.Estimate)
+		stats.Estimated = true
+		return stats, nil
+	}
+	var total int64
+	if err := s.scan(ctx, s.db.DB, &total, s.text(postgresCountMessages)); err != nil {
+		return Stats{}, err
+	}
+	stats.setProcessed(total)
+	return stats, nil
+}

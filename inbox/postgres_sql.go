@@ -1,0 +1,126 @@
+package inbox
+
+// SQL for PostgreSQL. {messages}, {queue}, {schema} and {sequence} stand for
+// quoted names, {now} for the start of the statement and {clock} for the time
+// that is written. A ? is an argument that bun writes into the text. The
+// statuses stand in the text as numbers, so that partial indexes match under
+// generic plans too.
+const (
+	// Accept: number the entries in the order given, leave out what is there
+	// already (without that, ON CONFLICT would wait for a transaction that is
+	// just settling the row), insert sorted by identity so that overlapping
+	// batches lock in one order, queue what came back.
+	postgresAdd = `
+WITH input AS MATERIALIZED (
+	SELECT nextval('{sequence}') AS id, u.*
+	FROM unnest(?::text[], ?::text[], ?::text[], ?::text[], ?::bytea[], ?::bytea[], ?::text[], ?::text[])
+		WITH ORDINALITY AS u (source, message_id, name, ordering_key, payload, fingerprint, metadata, due, ord)
+), present AS MATERIALIZED (
+	SELECT i.ord, m.fingerprint
+	FROM input i JOIN {messages} m
+		ON m.source = i.source AND m.message_id = i.message_id AND m.name = i.name
+), inserted AS (
+	INSERT INTO {messages} (id, source, message_id, name, ordering_key, payload, fingerprint, metadata, received_at)
+	SELECT i.id, i.source, i.message_id, i.name, i.ordering_key, i.payload, NULLIF(i.fingerprint, ''::bytea), i.metadata, {clock}
+	FROM input i
+	WHERE NOT EXISTS (SELECT FROM present p WHERE p.ord = i.ord)
+	ORDER BY i.source COLLATE "C", i.message_id COLLATE "C", i.name COLLATE "C", i.id
+	ON CONFLICT DO NOTHING
+	RETURNING id
+), queued AS (
+	INSERT INTO {queue} (id, name, ordering_key, due)
+	SELECT i.id, i.name, i.ordering_key, COALESCE(NULLIF(i.due, '')::timestamptz, {clock})
+	FROM inserted JOIN input i USING (id)
+	ORDER BY id
+)
+SELECT i.ord, COALESCE(n.id, 0) AS id, p.ord IS NOT NULL AS present, p.fingerprint
+FROM input i
+LEFT JOIN inserted n USING (id)
+LEFT JOIN present p USING (ord)
+ORDER BY i.ord`
+
+	postgresExisting = `
+SELECT m.source, m.message_id, m.name, m.fingerprint
+FROM unnest(?::text[], ?::text[], ?::text[]) AS u (source, message_id, name)
+JOIN {messages} m ON m.source = u.source AND m.message_id = u.message_id AND m.name = u.name`
+
+	// Claim: for each name, the rows behind its mark in order of their due
+	// time. The LIMIT outside keeps it from locking more rows than it returns.
+	postgresClaim = `
+WITH claimed AS MATERIALIZED (
+	SELECT c.*
+	FROM unnest(?::text[], ?::timestamptz[], ?::bigint[]) AS n (name, due, id)
+	CROSS JOIN LATERAL (
+		SELECT q.id, q.ordering_key, q.due, q.attempts, q.interruptions
+		FROM {queue} q
+		WHERE q.name = n.name AND q.state = 0 AND q.due <= {now} AND (q.due, q.id) > (n.due, n.id)
+		ORDER BY q.due, q.id
+		LIMIT ?
+		FOR UPDATE SKIP LOCKED
+	) c
+	LIMIT ?
+)` + postgresClaimed
+
+	postgresClaimOne = `
+WITH claimed AS MATERIALIZED (
+	SELECT q.id, q.ordering_key, q.due, q.attempts, q.interruptions
+	FROM {queue} q
+	WHERE q.id = ? AND q.state = 0 AND q.due <= {now}
+	FOR UPDATE SKIP LOCKED
+)` + postgresClaimed
+
+	postgresClaimed = `
+SELECT c.id, c.ordering_key, c.due, c.attempts, c.interruptions,
+	m.source, m.message_id, m.name, m.payload, m.metadata, m.received_at,
+	pg_current_xact_id_if_assigned()::text AS xid
+FROM claimed c JOIN {messages} m ON m.id = c.id
+ORDER BY c.due, c.id`
+
+	// Settle: only in the transaction that claimed, all rows or none.
+	postgresProcessed = `
+WITH done AS (
+	DELETE FROM {queue}
+	WHERE id = ANY (?::bigint[]) AND state = 0 AND pg_current_xact_id_if_assigned()::text = ?
+	RETURNING id
+)
+UPDATE {messages} SET status = 1, processed_at = {clock}
+WHERE id = ANY (?::bigint[]) AND status = 0 AND (SELECT count(*) FROM done) = ?`
+
+	// Messages whose fate is another try or death.
+	postgresFailed = `
+WITH failure AS MATERIALIZED (
+	SELECT * FROM unnest(?::bigint[], ?::int[], ?::int[], ?::int[], ?::int[], ?::bigint[], ?::int[], ?::text[])
+		AS u (id, attempts, interruptions, new_attempts, new_interruptions, delay, state, error)
+), recorded AS (
+	UPDATE {queue} q
+	SET attempts = f.new_attempts, interruptions = f.new_interruptions, state = f.state,
+		due = {clock} + f.delay * interval '1 microsecond'
+	FROM failure f
+	WHERE q.id = f.id AND q.attempts = f.attempts AND q.interruptions = f.interruptions AND q.state = 0
+		AND (? = '' OR pg_current_xact_id_if_assigned()::text = ?)
+	RETURNING q.id
+), noted AS (
+	UPDATE {messages} m
+	SET attempts = f.new_attempts, status = f.state, last_error = f.error
+	FROM recorded r JOIN failure f USING (id)
+	WHERE m.id = r.id AND m.status = 0 AND f.error <> ''
+)
+SELECT count(*) FROM recorded`
+
+	postgresStatus = `SELECT COALESCE(pg_xact_status(?::xid8), '')`
+
+	postgresLockTimeout = `SELECT set_config('lock_timeout', ?, true)`
+
+	postgresCounts = `SELECT name, state, count(*) AS count FROM {queue} GROUP BY name, state`
+
+	postgresOldest = `
+SELECT COALESCE(EXTRACT(epoch FROM {clock} - min(due)), 0)::float8 FROM {queue} WHERE state = 0 AND due <= {clock}`
+
+	postgresMessages = `
+SELECT GREATEST(reltuples, 0)::bigint AS estimate, pg_relation_size(oid) AS bytes
+FROM pg_class WHERE oid = '{messages_text}'::regclass`
+
+	postgresCountMessages = `SELECT count(*) FROM {messages}`
+
+	postgresVersion = `SELECT COALESCE(max(version), 0) FROM {schema}`
+)

@@ -1,0 +1,326 @@
+package inbox
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// acceptTries is how often Accept begins again by itself.
+const acceptTries = 5
+
+// Repository stores messages and hands them out. It is safe for concurrent use.
+type Repository struct {
+	config Config
+	names  *NameMap
+	*database
+	store store
+
+	// accepting counts the calls of Accept that want the write lock of SQLite;
+	// a processor in this process ends its batch early for them.
+	accepting atomic.Int32
+
+	mu    sync.Mutex
+	wakes map[chan struct{}]bool // one per running processor
+}
+
+// NewRepository returns a Repository on db: PostgreSQL (bun's pgdialect over any
+// driver) or SQLite (sqlitedialect over modernc.org/sqlite). It sends no SQL;
+// call Migrate before first use. A config that cannot work is an error that
+// names every problem.
+func NewRepository(db *bun.DB, names *NameMap, config Config) (*Repository, error) {
+	if db == nil || names == nil {
+		return nil, errors.New("inbox: NewRepository needs a database and a name map")
+	}
+	config.setDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	r := &Repository{config: config, names: names, wakes: map[chan struct{}]bool{}}
+	var err error
+	if r.database, err = newDatabase(db, &r.config); err != nil {
+		return nil, err
+	}
+	switch r.dialect {
+	case postgresDialect:
+		r.store = &postgres{r.database}
+	case sqliteDialect:
+		r.store = &sqlite{r.database}
+	}
+	return r, nil
+}
+
+// Add stores entries in the caller's transaction, in one statement, and never
+// commits. Only after the caller has committed may the sender be answered; then
+// call Committed, so that a processor in this process wakes up.
+//
+// The outcomes are in the order of entries. An empty batch sends no SQL.
+//
+// Before any SQL: an *EntryError for the first bad entry, ErrBatchTooLarge,
+// ErrNoTransaction. From the database: a *RetryableError when the transaction
+// should be tried again as a whole. Nothing of the call is stored then; on
+// PostgreSQL a database error has ended the transaction. In a REPEATABLE READ
+// transaction a duplicate that is newer than its snapshot is such an error
+// (40001).
+//
+// One Add per transaction never deadlocks with others; several in one
+// transaction can.
+func (r *Repository) Add(ctx context.Context, tx bun.IConn, entries []Entry) ([]Outcome, error) {
+	q, err := asTransaction(tx)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := r.prepare(entries)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	outcomes, err := r.add(ctx, q, rows)
+	return outcomes, r.wrap("add", err)
+}
+
+// Accept is Add in a transaction of its own: when it returns without error, the
+// entries are committed and the sender may be answered. It wakes the processors
+// of this process. What the database wants retried, it retries a few times
+// before it returns a *RetryableError.
+func (r *Repository) Accept(ctx context.Context, entries []Entry) ([]Outcome, error) {
+	rows, err := r.prepare(entries)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	var outcomes []Outcome
+	pause := Backoff{Base: 20 * time.Millisecond, Max: time.Second}
+	for try := 1; ; try++ {
+		outcomes, err = r.accept(ctx, rows)
+		err = r.wrap("accept", err)
+		var again *RetryableError
+		if !errors.As(err, &again) || try == acceptTries || sleep(ctx, pause.Delay(try)) != nil {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.Committed(ctx, outcomes)
+	return outcomes, nil
+}
+
+func (r *Repository) accept(ctx context.Context, rows []row) (outcomes []Outcome, err error) {
+	if r.dialect == postgresDialect && !renamed(rows) {
+		// One statement is a transaction of its own; its last reply comes
+		// after the commit.
+		return r.add(ctx, r.db.DB, rows)
+	}
+	r.accepting.Add(1)
+	defer r.accepting.Add(-1)
+	err = r.inTransaction(ctx, txOptions{isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx querier) error {
+		outcomes, err = r.add(ctx, tx, rows)
+		return err
+	})
+	return outcomes, err
+}
+
+// Committed tells the processors of this process about messages whose
+// transaction the caller has just committed. Accept does so by itself.
+func (r *Repository) Committed(_ context.Context, outcomes []Outcome) {
+	for _, o := range outcomes {
+		if o.Kind == Stored {
+			r.wake()
+			return
+		}
+	}
+}
+
+// GetMany claims at most limit due messages of registered names in the caller's
+// transaction, oldest due time first: they are locked until it ends. With names
+// given, only those. Hand each to Processor.Process, then commit.
+//
+// ErrNoTransaction when tx is not a transaction.
+func (r *Repository) GetMany(ctx context.Context, tx bun.IConn, limit int, names ...string) ([]*Claimed, error) {
+	q, err := asTransaction(tx)
+	if err != nil {
+		return nil, err
+	}
+	if limit < 1 {
+		return nil, fmt.Errorf("inbox: get many: limit %d", limit)
+	}
+	if len(names) == 0 {
+		for _, reg := range r.names.registrations() {
+			names = append(names, reg.names()...)
+		}
+	}
+	marks := make([]mark, len(names))
+	for i, name := range names {
+		marks[i].name = name
+	}
+	if len(marks) == 0 {
+		return nil, nil
+	}
+	claimed, err := r.store.claim(ctx, q, marks, limit)
+	return claimed, r.wrap("get many", err)
+}
+
+// renamed reports that a row may be stored under a former name already.
+func renamed(rows []row) bool {
+	for i := range rows {
+		if len(rows[i].former) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// add stores rows and reports each outcome, in order.
+func (r *Repository) add(ctx context.Context, q querier, rows []row) ([]Outcome, error) {
+	outcomes := make([]Outcome, len(rows))
+	for i := range rows {
+		outcomes[i].Identity = rows[i].Identity
+	}
+	fresh, err := r.settleFormer(ctx, q, rows, outcomes)
+	if err != nil || len(fresh) == 0 {
+		return outcomes, err
+	}
+	batch := rows
+	if len(fresh) < len(rows) {
+		batch = make([]row, len(fresh))
+		for i, at := range fresh {
+			batch[i] = rows[at]
+		}
+	}
+	results, err := r.store.add(ctx, q, batch)
+	if err != nil {
+		return nil, err
+	}
+	return outcomes, r.report(ctx, q, batch, fresh, results, outcomes)
+}
+
+// report turns what the store did with batch, whose rows belong at the
+// positions fresh, into outcomes.
+func (r *Repository) report(ctx context.Context, q querier, batch []row, fresh []int, results []added, outcomes []Outcome) error {
+	stored := map[Identity][]byte{} // by this call
+	var unknown []int               // lost a race, or SQLite, which does not say
+	for i, result := range results {
+		outcome, row := &outcomes[fresh[i]], &batch[i]
+		switch {
+		case result.id != 0:
+			outcome.Kind, outcome.ID = Stored, result.id
+			stored[row.Identity] = row.fingerprint
+		case result.present:
+			outcome.Kind = compare(row.fingerprint, result.fingerprint)
+		default:
+			unknown = append(unknown, i)
+		}
+	}
+	var missing []Identity
+	for _, i := range unknown {
+		if first, twin := stored[batch[i].Identity]; twin {
+			outcomes[fresh[i]].Kind = compare(batch[i].fingerprint, first)
+		} else {
+			missing = append(missing, batch[i].Identity)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	found, err := r.store.existing(ctx, q, missing)
+	if err != nil {
+		return err
+	}
+	for _, i := range unknown {
+		outcome := &outcomes[fresh[i]]
+		if outcome.Kind != 0 {
+			continue
+		}
+		fingerprint, ok := found[batch[i].Identity]
+		if !ok {
+			// It was there when we lost the race, and is gone: swept in between.
+			return &RetryableError{Code: codeSerialization, Err: errors.New("a duplicate disappeared")}
+		}
+		outcome.Kind = compare(batch[i].fingerprint, fingerprint)
+	}
+	return nil
+}
+
+// settleFormer looks for rows stored under former names of their type and
+// returns the positions of all others.
+func (r *Repository) settleFormer(ctx context.Context, q querier, rows []row, outcomes []Outcome) (fresh []int, err error) {
+	var identities []Identity
+	for i := range rows {
+		for _, former := range rows[i].former {
+			identities = append(identities, Identity{rows[i].Source, rows[i].MessageID, former})
+		}
+	}
+	var found map[Identity][]byte
+	if len(identities) > 0 {
+		if found, err = r.store.existing(ctx, q, identities); err != nil {
+			return nil, err
+		}
+	}
+	fresh = make([]int, 0, len(rows))
+next:
+	for i := range rows {
+		for _, former := range rows[i].former {
+			if fingerprint, ok := found[Identity{rows[i].Source, rows[i].MessageID, former}]; ok {
+				outcomes[i].Kind = compare(rows[i].fingerprint, fingerprint)
+				continue next
+			}
+		}
+		fresh = append(fresh, i)
+	}
+	return fresh, nil
+}
+
+// compare tells a duplicate from a mismatch. No fingerprint on either side: a
+// duplicate.
+func compare(given, stored []byte) OutcomeKind {
+	if len(given) == 0 || len(stored) == 0 || bytes.Equal(given, stored) {
+		return Duplicate
+	}
+	return Mismatch
+}
+
+// subscribe returns a channel that receives after a commit; it never blocks a sender.
+func (r *Repository) subscribe() (wake chan struct{}, unsubscribe func()) {
+	wake = make(chan struct{}, 1)
+	r.mu.Lock()
+	r.wakes[wake] = true
+	r.mu.Unlock()
+	return wake, func() {
+		r.mu.Lock()
+		delete(r.wakes, wake)
+		r.mu.Unlock()
+	}
+}
+
+func (r *Repository) wake() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for wake := range r.wakes {
+		signal(wake)
+	}
+}
+
+func signal(wake chan struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}
+
+// sleep waits, or returns the error of ctx.
+func sleep(ctx context.Context, delay time.Duration) error {
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

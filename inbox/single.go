@@ -1,0 +1,230 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	messageSavepoint = ownSavepoint + "message"
+	hookSavepoint    = ownSavepoint + "hook"
+	// recordWait is how long the record of a failure waits for the lock of an
+	// old backend that has not noticed yet that its client is gone.
+	recordWait = 5 * time.Second
+)
+
+// errTampered says that a handler ended the transaction it worked in.
+var errTampered = errors.New("inbox: the handler ended the transaction of the inbox")
+
+// single runs one message in a transaction of its own. It reports whether the
+// message was processed. An error is the database's, never the handler's.
+func (p *Processor) single(s session, id int64) (processed bool, err error) {
+	var c *Claimed
+	var r result
+	err = p.repo.inTransaction(s.work, txOptions{isolation: p.config.Isolation}, func(ctx context.Context, tx querier) error {
+		var err error
+		if c, err = p.repo.store.claimOne(ctx, tx, id); err != nil || c == nil {
+			return err
+		}
+		r, err = p.processOne(s.work, tx, c)
+		return err
+	})
+	switch {
+	case c == nil:
+		return false, err // gone, or somebody else has it, or the database is away
+	case err == nil:
+		r.report(s.work, p)
+		return r.fate == 0, nil
+	}
+	return false, p.salvage(s.work, c, &r, err)
+}
+
+// processOne runs a claimed message inside a savepoint and records its fate in
+// tx. After an error nothing may be committed.
+func (p *Processor) processOne(ctx context.Context, tx querier, c *Claimed) (r result, err error) {
+	r.claimed = c
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT "+messageSavepoint); err != nil {
+		return r, fmt.Errorf("savepoint: %w", err)
+	}
+	r.attempt = p.run(ctx, tx, c)
+	if r.attempt.leaked {
+		return r, ErrTransactionLost
+	}
+	// From here on the context of the caller or of a deadline does not count.
+	ctx, cancel := detached(ctx)
+	defer cancel()
+	if r.attempt.err == nil {
+		_, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT "+messageSavepoint)
+		if err == nil {
+			return r, p.settled(p.repo.store.processed(ctx, tx, []*Claimed{c}))
+		}
+		if tampered := p.tampered(err); tampered != nil {
+			return r, tampered
+		}
+		r.attempt.err = fmt.Errorf("inbox: the handler left the transaction unusable: %w", err)
+	}
+	if err := p.rollbackTo(ctx, tx, messageSavepoint); err != nil {
+		if tampered := p.tampered(err); tampered != nil {
+			return r, tampered
+		}
+		return r, fmt.Errorf("%w: %w", ErrTransactionLost, err)
+	}
+	r.fate, r.failure = p.judge(c, &r.attempt)
+	if r.fate == released {
+		return r, nil
+	}
+	if err := p.callOnDead(ctx, tx, &r); err != nil {
+		return r, err
+	}
+	return r, p.settled(p.repo.store.failed(ctx, tx, []failure{r.failure}))
+}
+
+// settled turns the loss of a claim into what it means after one message.
+func (p *Processor) settled(err error) error {
+	if errors.Is(err, errNotClaimed) {
+		return fmt.Errorf("%w: %w", errTampered, err)
+	}
+	return err
+}
+
+// tampered recognises that the savepoint is gone although the connection is
+// not: somebody ended the transaction. SQLite cannot tell; there it may have
+// been the database itself.
+func (p *Processor) tampered(err error) error {
+	switch code := sqlState(err); {
+	case code == codeNoSavepoint, code == codeNoTransaction, errors.Is(err, sql.ErrTxDone):
+		return fmt.Errorf("%w: %w", errTampered, err)
+	}
+	return nil
+}
+
+func (p *Processor) rollbackTo(ctx context.Context, tx querier, savepoint string) error {
+	if _, err := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT "+savepoint); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT "+savepoint)
+	return err
+}
+
+// salvage decides about a message whose transaction was lost after its handler
+// ran, and records it in a fresh one. cause is why it was lost.
+func (p *Processor) salvage(ctx context.Context, c *Claimed, r *result, cause error) error {
+	a := &r.attempt
+	switch {
+	case a.stopped:
+		return nil
+	case errors.Is(cause, errTampered):
+		if errors.Is(cause, sql.ErrTxDone) && ctx.Err() != nil {
+			return nil // the caller's context ended, and with it his transaction
+		}
+		a.err = Permanent(cause)
+		r.fate, r.failure = p.judge(c, a)
+	case isCommitError(cause) && p.refusedAtCommit(cause):
+		// A deferred constraint, for example: the message's own failure.
+		a.err = fmt.Errorf("inbox: the commit was refused: %w", cause)
+		r.fate, r.failure = p.judge(c, a)
+	case isCommitError(cause):
+		// Nobody knows whether it is in. The record is a compare-and-set under
+		// the lock of the queue row: it finds nothing if the commit was applied.
+		r.fate, r.failure = p.interrupt(p.unchanged(c), cause)
+	case a.err != nil && (a.timedOut || a.leaked || brokeItself(a.err) || !connectionLost(cause)):
+		r.fate, r.failure = p.judge(c, a)
+	case a.err == nil && !connectionLost(cause):
+		a.err = cause
+		r.fate, r.failure = p.judge(c, a)
+	default:
+		a.err = cause
+		r.fate, r.failure = p.interrupt(p.unchanged(c), cause)
+	}
+	return p.record(ctx, r)
+}
+
+func (p *Processor) unchanged(c *Claimed) failure {
+	return failure{Claimed: c, attempts: c.attempts, interruptions: c.interruptions}
+}
+
+// refusedAtCommit reports that the server itself said no, so that nothing is in.
+func (p *Processor) refusedAtCommit(err error) bool {
+	if p.repo.dialect == sqliteDialect {
+		return sqliteCode(err) != 0
+	}
+	return sqlState(err) != "" && !connectionLost(err)
+}
+
+// brokeItself reports that the handler's own context ended in the middle of a
+// statement, which costs the connection.
+func brokeItself(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+func isCommitError(err error) bool {
+	var commit *commitError
+	return errors.As(err, &commit)
+}
+
+// record writes a fate in a transaction of its own. Somebody else may have
+// claimed or settled the message since: then theirs counts.
+func (p *Processor) record(ctx context.Context, r *result) error {
+	if r.fate == released {
+		return nil
+	}
+	ctx, cancel := detached(ctx)
+	defer cancel()
+	write := func(hook bool) error {
+		return p.repo.inTransaction(ctx, txOptions{isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx querier) error {
+			if pg, ok := p.repo.store.(*postgres); ok {
+				if err := pg.setLockTimeout(ctx, tx, recordWait); err != nil {
+					return err
+				}
+			}
+			f := r.failure
+			f.fresh = true
+			if err := p.repo.store.failed(ctx, tx, []failure{f}); err != nil || !hook {
+				return err
+			}
+			return p.callOnDead(ctx, tx, r)
+		})
+	}
+	err := write(true)
+	if errors.Is(err, ErrTransactionLost) {
+		err = write(false) // the hook broke the transaction
+	}
+	switch {
+	case err == nil:
+		r.report(ctx, p)
+		return nil
+	case errors.Is(err, errNotClaimed), p.repo.dialect.retryCode(err) != "":
+		return nil
+	}
+	return fmt.Errorf("record the failure of message %d: %w", r.claimed.ID, err)
+}
+
+// callOnDead runs the OnDead hook in tx. Its failure is its own: only a
+// transaction that is lost is an error here.
+func (p *Processor) callOnDead(ctx context.Context, tx querier, r *result) error {
+	if r.fate != died || p.config.OnDead == nil {
+		return nil
+	}
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT "+hookSavepoint); err != nil {
+		return fmt.Errorf("%w: %w", ErrTransactionLost, err)
+	}
+	hook := p.runHook(ctx, tx, r)
+	if hook.err == nil {
+		_, hook.err = tx.ExecContext(ctx, "RELEASE SAVEPOINT "+hookSavepoint)
+	}
+	if hook.err == nil {
+		return nil
+	}
+	p.log.ErrorContext(ctx, "inbox: the OnDead hook failed; what it wrote is undone",
+		"id", r.claimed.ID, "name", r.claimed.Name, "error", errorText(hook.err))
+	if hook.leaked {
+		return ErrTransactionLost
+	}
+	if err := p.rollbackTo(ctx, tx, hookSavepoint); err != nil {
+		return fmt.Errorf("%w: %w", ErrTransactionLost, err)
+	}
+	return nil
+}

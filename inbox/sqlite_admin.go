@@ -1,0 +1,99 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+func (s *sqlite) version(ctx context.Context, q querier) (int, error) {
+	var found bool
+	err := s.scan(ctx, q, &found, `SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?)`, s.config.Prefix+"_schema")
+	if err != nil || !found {
+		return 0, err
+	}
+	var version int
+	err = s.scan(ctx, q, &version, s.text(sqliteVersion))
+	return version, err
+}
+
+// migrateLock only cleans up: the transaction began with sqliteMigrateLock, and
+// so holds the write lock.
+func (s *sqlite) migrateLock(ctx context.Context, q querier, _ time.Duration) error {
+	_, err := s.exec(ctx, q, s.text(sqliteMigrateUnlock))
+	return err
+}
+
+// prepareSQLite refuses a database that would be several, and turns on
+// write-ahead logging, which is kept in the file.
+func (r *Repository) prepareSQLite(ctx context.Context) error {
+	if r.dialect != sqliteDialect {
+		return nil
+	}
+	var file string
+	if err := r.scan(ctx, r.db.DB, &file, `SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'`); err != nil {
+		return fmt.Errorf("inbox: open the database: %w", err)
+	}
+	if file == "" {
+		if r.db.Stats().MaxOpenConnections != 1 {
+			return ErrMemoryDatabase
+		}
+		return nil
+	}
+	var mode string
+	if err := r.scan(ctx, r.db.DB, &mode, `SELECT journal_mode FROM pragma_journal_mode`); err != nil {
+		return fmt.Errorf("inbox: read the journal mode: %w", err)
+	}
+	if mode == "wal" {
+		return nil
+	}
+	pause := Backoff{Base: 20 * time.Millisecond, Max: time.Second}
+	for try := 1; ; try++ {
+		err := r.scan(ctx, r.db.DB, &mode, `PRAGMA journal_mode = WAL`)
+		if err == nil {
+			return nil
+		}
+		if r.dialect.retryCode(err) == "" || sleep(ctx, pause.Delay(try)) != nil {
+			return fmt.Errorf("inbox: switch to write-ahead logging: %w", err)
+		}
+	}
+}
+
+func (s *sqlite) check(ctx context.Context) error {
+	var milliseconds int
+	if err := s.scan(ctx, s.db.DB, &milliseconds, `SELECT timeout FROM pragma_busy_timeout`); err != nil {
+		return err
+	}
+	if milliseconds < 1000 {
+		s.config.Logger.WarnContext(ctx, "inbox: the busy timeout of SQLite is short: writers fail instead of waiting",
+			"milliseconds", milliseconds, "remedy", "add _pragma=busy_timeout(30000) to the data source name")
+	}
+	return nil
+}
+
+func (s *sqlite) stats(ctx context.Context) (Stats, error) {
+	var counts []countRow
+	if err := s.scan(ctx, s.db.DB, &counts, s.text(sqliteCounts)); err != nil {
+		return Stats{}, err
+	}
+	now := s.now()
+	var oldest string
+	if err := s.scan(ctx, s.db.DB, &oldest, s.text(sqliteOldest), sqliteTime(now)); err != nil {
+		return Stats{}, err
+	}
+	var age time.Duration
+	if oldest != "" {
+		due, err := time.Parse(sqliteTimeFormat, oldest)
+		if err != nil {
+			return Stats{}, err
+		}
+		age = now.Sub(due)
+	}
+	stats := newStats(counts, age)
+	var total int64
+	if err := s.scan(ctx, s.db.DB, &total, s.text(sqliteCountMessages)); err != nil {
+		return Stats{}, err
+	}
+	stats.setProcessed(total)
+	return stats, nil
+}

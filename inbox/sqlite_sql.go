@@ -1,0 +1,60 @@
+package inbox
+
+// SQL for SQLite; see postgres_sql.go. Times are text in one fixed-width format
+// and always come from sqliteTime. {rows} and {list} stand for as many
+// placeholders as there are values.
+const (
+	// A statement that may write takes the write lock, however the transaction
+	// began, and so before anything was read in it.
+	sqliteLock = `UPDATE {queue} SET state = state WHERE 0`
+
+	// Before the first migration there is no table to lock with.
+	sqliteMigrateLock   = `CREATE TABLE {migrating} (locked INTEGER)`
+	sqliteMigrateUnlock = `DROP TABLE {migrating}`
+
+	sqliteInsert = `
+INSERT INTO {messages} (source, message_id, name, ordering_key, payload, fingerprint, metadata, received_at)
+VALUES {rows}
+ON CONFLICT DO NOTHING
+RETURNING id, source, message_id, name`
+
+	sqliteQueue = `INSERT INTO {queue} (id, name, ordering_key, due) VALUES {rows}`
+
+	sqliteExisting = `
+SELECT m.source, m.message_id, m.name, m.fingerprint
+FROM {messages} m
+WHERE (m.source, m.message_id, m.name) IN (VALUES {rows})`
+
+	sqliteDue = `SELECT EXISTS (SELECT 1 FROM {queue} WHERE name IN ({list}) AND state = 0 AND due <= ?)`
+
+	sqliteClaim = `
+SELECT q.id, q.ordering_key, q.due, q.attempts, q.interruptions,
+	m.source, m.message_id, m.name, m.payload, m.metadata, m.received_at
+FROM {queue} q JOIN {messages} m ON m.id = q.id
+WHERE q.name = ? AND q.state = 0 AND q.due <= ?
+ORDER BY q.due, q.id
+LIMIT ?`
+
+	sqliteClaimOne = `
+SELECT q.id, q.ordering_key, q.due, q.attempts, q.interruptions,
+	m.source, m.message_id, m.name, m.payload, m.metadata, m.received_at
+FROM {queue} q JOIN {messages} m ON m.id = q.id
+WHERE q.id = ? AND q.state = 0 AND q.due <= ?`
+
+	sqliteDelete    = `DELETE FROM {queue} WHERE id IN ({list}) AND state = 0`
+	sqliteProcessed = `UPDATE {messages} SET status = 1, processed_at = ? WHERE id IN ({list}) AND status = 0`
+
+	sqliteFailedQueue = `
+UPDATE {queue} SET attempts = ?, interruptions = ?, state = ?, due = ?
+WHERE id = ? AND attempts = ? AND interruptions = ? AND state = 0`
+
+	sqliteFailedMessage = `UPDATE {messages} SET attempts = ?, status = ?, last_error = ? WHERE id = ? AND status = 0`
+
+	sqliteCounts = `SELECT name, state, count(*) AS count FROM {queue} GROUP BY name, state`
+
+	sqliteOldest = `SELECT COALESCE(min(due), '') FROM {queue} WHERE state = 0 AND due <= ?`
+
+	sqliteCountMessages = `SELECT count(*) FROM {messages}`
+
+	sqliteVersion = `SELECT COALESCE(max(version), 0) FROM {schema}`
+)

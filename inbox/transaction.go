@@ -1,0 +1,123 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"time"
+
+	"github.com/uptrace/bun"
+)
+
+// endTimeout bounds the statements that end a transaction or record a failure
+// after the caller's context is gone.
+const endTimeout = 10 * time.Second
+
+// querier is where our statements go: a transaction's raw connection, or a pool.
+type querier = bun.IConn
+
+// asTransaction returns the connection behind tx for our own statements.
+// Only what is a transaction passes.
+func asTransaction(tx bun.IConn) (querier, error) {
+	switch tx := tx.(type) {
+	case bun.Tx:
+		if tx.Tx != nil {
+			return tx.Tx, nil
+		}
+	case *bun.Tx:
+		if tx != nil && tx.Tx != nil {
+			return tx.Tx, nil
+		}
+	case *sql.Tx:
+		if tx != nil {
+			return tx, nil
+		}
+	case *handle:
+		if tx != nil {
+			return tx.guard, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %T", ErrNoTransaction, tx)
+}
+
+// txOptions says how a transaction of ours begins.
+type txOptions struct {
+	isolation sql.IsolationLevel // PostgreSQL; SQLite is always serializable
+	lock      string             // SQLite: the statement that takes the write lock. Default: sqliteLock
+}
+
+// inTransaction runs fn in a transaction on a connection of its own and commits
+// when fn returns nil. Whatever else happens (error, panic, Goexit), it rolls
+// back. A connection that can serve nobody any more leaves the pool.
+func (d *database) inTransaction(ctx context.Context, opts txOptions, fn func(ctx context.Context, tx querier) error) (err error) {
+	conn, err := d.db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("take a connection: %w", err)
+	}
+	defer func() {
+		if connectionLost(err) {
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+		}
+		_ = conn.Close()
+	}()
+	tx, end, err := d.begin(ctx, conn, opts)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer end()
+	committed := false
+	defer func() {
+		if !committed {
+			_ = tx.Rollback()
+		}
+	}()
+	if err := fn(ctx, tx.Tx); err != nil {
+		return err
+	}
+	committed = true
+	if err := tx.Commit(); err != nil {
+		return &commitError{err}
+	}
+	return nil
+}
+
+// begin starts a transaction that ctx can keep from beginning, but not end:
+// database/sql would roll back between two of our own statements. On SQLite the
+// transaction holds the write lock when begin returns. Call end last.
+func (d *database) begin(ctx context.Context, conn bun.Conn, opts txOptions) (tx bun.Tx, end context.CancelFunc, err error) {
+	var options *sql.TxOptions
+	if d.dialect == postgresDialect {
+		options = &sql.TxOptions{Isolation: opts.isolation}
+	}
+	lifetime, end := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, end)
+	tx, err = conn.BeginTx(lifetime, options)
+	if err == nil && !stop() {
+		_ = tx.Rollback()
+		err = ctx.Err()
+	}
+	if err == nil && d.dialect == sqliteDialect {
+		setDefault(&opts.lock, sqliteLock)
+		if _, err = d.exec(ctx, tx.Tx, d.text(opts.lock)); err != nil {
+			_ = tx.Rollback()
+		}
+	}
+	if err != nil {
+		end()
+		return bun.Tx{}, nil, err
+	}
+	return tx, end, nil
+}
+
+// commitError says that COMMIT itself failed. Unless the server said so with a
+// code, the transaction may or may not be in.
+type commitError struct{ err error }
+
+func (e *commitError) Error() string { return "commit: " + e.err.Error() }
+func (e *commitError) Unwrap() error { return e.err }
+
+// detached returns a context for what has to be done although ctx is gone.
+func detached(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+}

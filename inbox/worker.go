@@ -1,0 +1,128 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// progress says what a step did.
+type progress struct {
+	claimed   int
+	processed int
+}
+
+// batchSize shrinks quickly after a failed batch and grows slowly again.
+type batchSize struct{ max, lost int }
+
+func (b *batchSize) limit() int { return b.max - b.lost }
+func (b *batchSize) shrink()    { b.lost = b.max - max(b.limit()/2, 1) }
+func (b *batchSize) grow()      { b.lost -= min(b.lost, 1+b.limit()/8) }
+
+// step claims a batch and brings its messages to an end.
+func (p *Processor) step(s session, size *batchSize) (progress, error) {
+	names, release := p.limits.acquire(p.rotated())
+	defer release(nil)
+	if len(names) == 0 {
+		return progress{}, nil
+	}
+	if due, err := p.repo.store.anyDue(s.stop, names); err != nil || !due {
+		return progress{}, err
+	}
+	var batch batch
+	err := p.repo.inTransaction(s.work, txOptions{isolation: p.config.Isolation}, func(ctx context.Context, tx querier) error {
+		claimed, err := p.claim(ctx, tx, names, size.limit())
+		if err != nil || len(claimed) == 0 {
+			return err
+		}
+		release(claimed)
+		if len(claimed) == size.limit() {
+			signal(p.wake) // there may be more for an idle worker
+		}
+		batch = newBatchOf(claimed)
+		return p.runBatch(s, ctx, tx, &batch)
+	})
+	if len(batch.claimed) == 0 {
+		return progress{}, err
+	}
+	done := progress{claimed: len(batch.claimed)}
+	if len(batch.rest) > 0 || err != nil {
+		p.marks.reset() // rows were given back
+	}
+	if err == nil {
+		size.grow()
+		done.processed = len(batch.done)
+		p.afterBatch(s, &batch)
+		return done, nil
+	}
+	size.shrink()
+	if s.work.Err() != nil {
+		return done, nil // stopped in the middle: rolled back, claimable
+	}
+	n, err := p.fallBack(s, &batch, err)
+	done.processed = n
+	return done, err
+}
+
+// rotated returns the served names, each time another one first.
+func (p *Processor) rotated() []string {
+	n := int(p.turn.Add(1) % uint64(len(p.names)))
+	return append(append(make([]string, 0, len(p.names)), p.names[n:]...), p.names[:n]...)
+}
+
+// claim locks due rows behind the marks.
+func (p *Processor) claim(ctx context.Context, tx querier, names []string, limit int) ([]*Claimed, error) {
+	began := time.Now()
+	view, epoch, rescan := p.marks.start(names, began)
+	claimed, err := p.repo.store.claim(ctx, tx, view, limit)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	p.marks.advance(epoch, rescan, len(claimed) == limit, claimed, now, now.Sub(began))
+	return claimed, nil
+}
+
+// wakeAfter looks again when a retry of ours is due, if that is before the
+// next poll.
+func (p *Processor) wakeAfter(delay time.Duration) {
+	if delay < p.config.PollInterval {
+		time.AfterFunc(delay+time.Millisecond, func() {
+			p.marks.reset()
+			signal(p.wake)
+		})
+	}
+}
+
+// fallBack runs the messages of a failed batch one by one, each in a transaction
+// of its own, so that only the guilty one is charged.
+func (p *Processor) fallBack(s session, b *batch, cause error) (processed int, err error) {
+	switch {
+	case errors.Is(cause, errNotClaimed):
+		settled, err := p.settleChanged(s, b)
+		if settled || err != nil {
+			return len(b.done), err
+		}
+	case !errors.Is(cause, errBatchFailed) && !isCommitError(cause) && connectionLost(cause):
+		// The database is away: nobody is to blame.
+		return 0, cause
+	}
+	if b.guilty != nil {
+		if err := p.record(s.work, b.guilty); err != nil {
+			return 0, err
+		}
+	}
+	for _, c := range b.ran {
+		if s.stop.Err() != nil || b.guilty != nil && c == b.guilty.claimed {
+			continue
+		}
+		ok, err := p.single(s, c.ID)
+		if err != nil {
+			return processed, err
+		}
+		if ok {
+			processed++
+		}
+	}
+	return processed, nil
+}
