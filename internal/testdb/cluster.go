@@ -47,8 +47,9 @@ func (c Config) settings() map[string]string {
 // configure appends settings to the configuration file of a cluster.
 func configure(data string, settings map[string]string) error {
 	var text strings.Builder
+	quote := strings.NewReplacer(`'`, `''`, `\`, `\\`)
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
-		fmt.Fprintf(&text, "%s = '%s'\n", name, strings.ReplaceAll(settings[name], "'", "''"))
+		fmt.Fprintf(&text, "%s = '%s'\n", name, quote.Replace(settings[name]))
 	}
 	file, err := os.OpenFile(filepath.Join(data, "postgresql.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {

@@ -75,7 +75,7 @@ func TestSQLiteIsSetOnEveryConnection(t *testing.T) {
 			"foreign_keys": "1",
 		} {
 			var got string
-			if err := conn.NewRaw("PRAGMA " + pragma).Scan(t.Context(), &got); err != nil {
+			if err := conn.NewRaw("PRAGMA "+pragma).Scan(t.Context(), &got); err != nil {
 				t.Fatal(err)
 			}
 			if got != want {

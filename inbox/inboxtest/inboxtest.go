@@ -1,0 +1,56 @@
+// Package inboxtest checks an inbox against its guarantees on a real database,
+// and helps applications to test their handlers.
+//
+// # Contract
+//
+// Run runs every rule of the inbox as a subtest on the database that the given
+// function opens. It is how a driver, a pooler or a server version is tried:
+//
+//	func TestInbox(t *testing.T) {
+//		inboxtest.Run(t, func(t *testing.T) *bun.DB { return openEmptyDatabase(t) })
+//	}
+//
+// # Handlers
+//
+// Deliver stores messages and processes them before it returns, so that a test
+// of a handler reads like a function call.
+package inboxtest
+
+import (
+	"testing"
+
+	"github.com/uptrace/bun"
+)
+
+// Case is one rule of the contract.
+type Case struct {
+	Name string // what a subtest is called
+	Rule string // the promise in one sentence, printed when it is broken
+	Body func(t *testing.T, env *Env)
+}
+
+// Run checks every rule on databases that open returns: each call must give a
+// fresh, empty database, PostgreSQL or SQLite, that goes away with t.
+func Run(t *testing.T, open func(t *testing.T) *bun.DB) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, group := range [][]Case{acceptCases, dispatchCases, retryCases, runCases} {
+		for _, c := range group {
+			if seen[c.Name] {
+				t.Fatalf("two rules are called %q", c.Name)
+			}
+			seen[c.Name] = true
+			t.Run(c.Name, func(t *testing.T) {
+				t.Parallel()
+				t.Cleanup(func() {
+					if t.Failed() {
+						t.Logf("the rule: %s", c.Rule)
+					}
+				})
+				env := newEnv(t, open(t))
+				c.Body(t, env)
+				env.checkInvariants(t)
+			})
+		}
+	}
+}

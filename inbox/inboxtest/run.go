@@ -1,0 +1,3 @@
+package inboxtest
+
+var runCases = []Case{}
