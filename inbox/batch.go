@@ -44,9 +44,9 @@ func (r *result) report(ctx context.Context, p *Processor) {
 
 // runBatch runs the handlers one after another in one transaction, without
 // savepoints, and settles them with one statement.
-func (p *Processor) runBatch(s session, ctx context.Context, tx querier, b *batch) error {
+func (p *Processor) runBatch(s session, tx querier, b *batch) error {
 	if p.repo.dialect == sqliteDialect {
-		if _, err := tx.ExecContext(ctx, "SAVEPOINT "+batchSavepoint); err != nil {
+		if _, err := tx.ExecContext(s.work, "SAVEPOINT "+batchSavepoint); err != nil {
 			return err
 		}
 	}
@@ -62,7 +62,7 @@ func (p *Processor) runBatch(s session, ctx context.Context, tx querier, b *batc
 			return err
 		}
 	}
-	return p.settleBatch(ctx, tx, b)
+	return p.settleBatch(s.work, tx, b)
 }
 
 // endEarly reports that the batch should give the rest back: the processor

@@ -75,8 +75,8 @@ type database struct {
 	db      *bun.DB
 	config  *Config
 	dialect dialectName
-	names   *strings.Replacer
-	texts   sync.Map // template -> SQL with names filled in
+	tables  *strings.Replacer
+	texts   sync.Map // template -> SQL with table names filled in
 }
 
 func newDatabase(db *bun.DB, config *Config) (*database, error) {
@@ -104,7 +104,7 @@ func newDatabase(db *bun.DB, config *Config) (*database, error) {
 	if d.dialect == postgresDialect && config.Clock == nil {
 		pairs = append(pairs, "{now}", "statement_timestamp()", "{clock}", "clock_timestamp()")
 	}
-	d.names = strings.NewReplacer(pairs...)
+	d.tables = strings.NewReplacer(pairs...)
 	return d, nil
 }
 
@@ -122,11 +122,11 @@ func quoteIdent(name string) string { return `"` + strings.ReplaceAll(name, `"`,
 // quoteText escapes for a place between single quotes.
 func quoteText(text string) string { return strings.ReplaceAll(text, "'", "''") }
 
-// text fills names, and a test's clock, into a template.
+// text fills table names, and a test's clock, into a template.
 func (d *database) text(template string) string {
 	text, ok := d.texts.Load(template)
 	if !ok {
-		text = d.names.Replace(template)
+		text = d.tables.Replace(template)
 		d.texts.Store(template, text)
 	}
 	if d.config.Clock == nil || d.dialect != postgresDialect {

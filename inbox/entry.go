@@ -35,7 +35,8 @@ type Entry struct {
 	OrderingKey string
 	// Metadata travels with the message: valid UTF-8, at most 64 KiB as JSON.
 	Metadata map[string]string
-	// Due is when processing may start, by the database's clock. Zero: now.
+	// Due is when processing may start, by the database's clock. Zero, or in
+	// the past: now.
 	// Years 1970 to 9999.
 	Due time.Time
 	// Fingerprint stands for the body when a repeat is compared with the first

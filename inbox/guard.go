@@ -126,14 +126,14 @@ func (g *guard) state() (statements int, refused, aborted, lost error) {
 }
 
 // bound returns a context that also ends with the handler call, so that no
-// statement outlives it, whatever context the handler passes.
-func (g *guard) bound(ctx context.Context) (context.Context, func()) {
+// statement outlives it, whatever context the handler passes. release is nil
+// when ctx is such a context already.
+func (g *guard) bound(ctx context.Context) (_ context.Context, release func()) {
 	if ctx.Done() == g.handler.Done() {
-		return ctx, func() {}
+		return ctx, nil
 	}
+	ctx, done := context.WithCancelCause(ctx)
 	cancel := func() {}
-	var done context.CancelCauseFunc
-	ctx, done = context.WithCancelCause(ctx)
 	if deadline, ok := g.handler.Deadline(); ok {
 		// Drivers that do not watch the context read its deadline.
 		ctx, cancel = context.WithDeadline(ctx, deadline)
@@ -149,7 +149,9 @@ func (g *guard) ExecContext(ctx context.Context, query string, args ...any) (sql
 		return nil, err
 	}
 	ctx, release := g.bound(ctx)
-	defer release()
+	if release != nil {
+		defer release()
+	}
 	result, err := g.tx.ExecContext(ctx, query, args...)
 	g.leave(rollback, err)
 	return result, err
@@ -165,12 +167,10 @@ func (g *guard) QueryContext(ctx context.Context, query string, args ...any) (*s
 	ctx, release := g.bound(ctx)
 	rows, err := g.tx.QueryContext(ctx, query, args...)
 	g.leave(rollback, err)
-	if err != nil {
-		release()
-		return nil, err
+	if release != nil {
+		context.AfterFunc(g.handler, release)
 	}
-	context.AfterFunc(g.handler, release)
-	return rows, nil
+	return rows, err
 }
 
 // QueryRowContext is QueryContext for one row.
@@ -182,7 +182,9 @@ func (g *guard) QueryRowContext(ctx context.Context, query string, args ...any) 
 	ctx, release := g.bound(ctx)
 	row := g.tx.QueryRowContext(ctx, query, args...)
 	g.leave(rollback, row.Err())
-	context.AfterFunc(g.handler, release)
+	if release != nil {
+		context.AfterFunc(g.handler, release)
+	}
 	return row
 }
 

@@ -29,7 +29,7 @@ WITH input AS MATERIALIZED (
 	RETURNING id
 ), queued AS (
 	INSERT INTO {queue} (id, name, ordering_key, due)
-	SELECT i.id, i.name, i.ordering_key, COALESCE(NULLIF(i.due, '')::timestamptz, {clock})
+	SELECT i.id, i.name, i.ordering_key, GREATEST(NULLIF(i.due, '')::timestamptz, {clock})
 	FROM inserted JOIN input i USING (id)
 	ORDER BY id
 )

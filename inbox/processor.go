@@ -221,10 +221,15 @@ func (p *Processor) work(s session) {
 	}
 }
 
-// failedStep keeps every worker away from the database for a while.
+// failedStep keeps every worker away from a database that fails for a while.
+// What the database only wants retried, this worker tries again soon.
 func (p *Processor) failedStep(s session, err error) {
 	p.marks.reset()
-	if s.stop.Err() == nil {
+	switch {
+	case s.stop.Err() != nil:
+	case p.repo.dialect.retryCode(err) != "":
+		_ = sleep(s.stop, rand.N(50*time.Millisecond))
+	default:
 		p.outage.begin(s.stop, p.log, err)
 	}
 }

@@ -162,6 +162,11 @@ func (r *Repository) GetMany(ctx context.Context, tx bun.IConn, limit int, names
 	if len(marks) == 0 {
 		return nil, nil
 	}
+	if r.dialect == sqliteDialect {
+		if _, err := r.exec(ctx, q, r.text(sqliteLock)); err != nil {
+			return nil, r.wrap("get many", err)
+		}
+	}
 	claimed, err := r.store.claim(ctx, q, marks, limit)
 	return claimed, r.wrap("get many", err)
 }

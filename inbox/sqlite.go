@@ -65,7 +65,7 @@ func (s *sqlite) add(ctx context.Context, q querier, rows []row) ([]added, error
 		delete(ids, r.Identity) // its twins further on were not stored
 		out[i].id = id
 		due := now
-		if !r.due.IsZero() {
+		if r.due.After(now) {
 			due = r.due
 		}
 		queue = append(queue, id, r.Name, r.orderingKey, sqliteTime(due))

@@ -30,8 +30,10 @@ func (p *Processor) step(s session, size *batchSize) (progress, error) {
 		return progress{}, err
 	}
 	var batch batch
-	err := p.repo.inTransaction(s.work, txOptions{isolation: p.config.Isolation}, func(ctx context.Context, tx querier) error {
-		claimed, err := p.claim(ctx, tx, names, size.limit())
+	// A stop keeps the transaction from beginning; what has begun ends with
+	// the work.
+	err := p.repo.inTransaction(s.stop, txOptions{isolation: p.config.Isolation}, func(_ context.Context, tx querier) error {
+		claimed, err := p.claim(s.work, tx, names, size.limit())
 		if err != nil || len(claimed) == 0 {
 			return err
 		}
@@ -40,7 +42,7 @@ func (p *Processor) step(s session, size *batchSize) (progress, error) {
 			signal(p.wake) // there may be more for an idle worker
 		}
 		batch = newBatchOf(claimed)
-		return p.runBatch(s, ctx, tx, &batch)
+		return p.runBatch(s, tx, &batch)
 	})
 	if len(batch.claimed) == 0 {
 		return progress{}, err

@@ -297,4 +297,3 @@ func (e *Env) checkInvariants(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 }
-

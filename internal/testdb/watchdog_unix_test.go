@@ -99,7 +99,7 @@ func remains(t *testing.T, dir string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	output, err := exec.Command("ps", "-A", "-o", "args").Output()
+	output, err := exec.Command("ps", "-A", "-ww", "-o", "args").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
