@@ -22,7 +22,7 @@ import (
 const watchdogScript = `
 trap '' HUP INT QUIT TERM
 while read -r _; do :; done
-kill -QUIT 0
+exit
 n=0
 while [ $n -lt 100 ] && read -r pid _ <"$1/data/postmaster.pid" && kill -0 "$pid"; do
 	sleep 0.1 || sleep 1
