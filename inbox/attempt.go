@@ -111,24 +111,14 @@ func (p *Processor) awaitCancelled(done <-chan error) (err error, leaked bool) {
 // inspect shuts the guard and adds what the handler did not say.
 func (p *Processor) inspect(a *attempt, guard *guard) {
 	open := guard.close(p.config.HandlerGrace)
-	statements, refused, aborted, lost := guard.state()
-	a.statements, a.undone = statements, lost != nil
+	a.statements, a.undone = guard.used()
 	if a.err == nil && a.timedOut {
 		// It came back in time for its grace and says it is done; what it
 		// wrote is complete unless a statement failed.
 		a.timedOut = false
 	}
-	switch {
-	case a.leaked:
-	case refused != nil && !errors.Is(a.err, refused):
-		a.err = errors.Join(refused, a.err)
-	case a.err != nil:
-	case open != nil:
-		a.err = open
-	case aborted != nil:
-		a.err = fmt.Errorf("inbox: the handler returned nil although a statement had failed: %w", aborted)
-	case lost != nil:
-		a.err = fmt.Errorf("inbox: the handler returned nil although the database had rolled back: %w", lost)
+	if !a.leaked {
+		a.err = guard.verdict(a.err, open)
 	}
 	if a.timedOut && !errors.Is(a.err, errHandlerTimeout) {
 		a.err = fmt.Errorf("%w: %w", errHandlerTimeout, a.err)

@@ -37,6 +37,8 @@ type Config struct {
 	// bytes. Default 256. Three of them must fit one PostgreSQL index entry
 	// (2,704 bytes).
 	MaxIdentifier int
+	// MaxMetadata is the largest metadata in bytes of JSON. Default 64 KiB.
+	MaxMetadata int
 	// LockTimeout is how long Migrate waits for each lock. Default 10 s.
 	LockTimeout time.Duration
 	// Logger receives what an operator should know. Payloads are never logged.
@@ -54,6 +56,7 @@ func (c *Config) setDefaults() {
 	setDefault(&c.MaxBatch, 10_000)
 	setDefault(&c.MaxBatchBytes, 16<<20)
 	setDefault(&c.MaxIdentifier, maxIdentifier)
+	setDefault(&c.MaxMetadata, 64<<10)
 	setDefault(&c.LockTimeout, 10*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -95,6 +98,7 @@ func (c *Config) validate() error {
 		{"MaxBatch", c.MaxBatch},
 		{"MaxBatchBytes", c.MaxBatchBytes},
 		{"MaxIdentifier", c.MaxIdentifier},
+		{"MaxMetadata", c.MaxMetadata},
 		{"LockTimeout", int(c.LockTimeout)},
 	} {
 		if size.value < 0 {

@@ -28,6 +28,10 @@ type store interface {
 	add(ctx context.Context, q querier, rows []row) ([]added, error)
 	// existing looks identities up and returns the fingerprints of those it finds.
 	existing(ctx context.Context, q querier, identities []Identity) (map[Identity][]byte, error)
+	// receive stores a receipt as processed; false when the identity is there.
+	receive(ctx context.Context, q querier, receipt row) (fresh bool, err error)
+	// stamp renews the time and the metadata of a receipt, or returns errNotClaimed.
+	stamp(ctx context.Context, q querier, receipt row) error
 	// claim locks at most limit due rows of the names, each behind its mark.
 	claim(ctx context.Context, q querier, marks []mark, limit int) ([]*Claimed, error)
 	// claimOne locks one due row; nil when it is gone, not due, or locked.
@@ -161,6 +165,15 @@ func (d *database) execCount(ctx context.Context, q querier, want int, query str
 		return errNotClaimed
 	}
 	return nil
+}
+
+// inserted reports whether an insert stored its row.
+func inserted(result sql.Result, err error) (bool, error) {
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n == 1, err
 }
 
 // wrap turns a database error into what Add and Accept return.

@@ -14,9 +14,8 @@ import (
 )
 
 const (
-	maxIdentifier  = 256      // bytes: message id, source, name, ordering key
-	maxMetadata    = 64 << 10 // bytes of JSON
-	maxFingerprint = 64       // bytes
+	maxIdentifier  = 256 // bytes: message id, source, name, ordering key
+	maxFingerprint = 64  // bytes
 )
 
 // Entry is one message to accept. MessageID and Message are required.
@@ -33,7 +32,8 @@ type Entry struct {
 	// OrderingKey groups messages that are to be processed one after another.
 	// It is stored; it is not enforced yet. At most 256 bytes.
 	OrderingKey string
-	// Metadata travels with the message: valid UTF-8, at most 64 KiB as JSON.
+	// Metadata travels with the message: valid UTF-8, at most
+	// Config.MaxMetadata bytes as JSON.
 	Metadata map[string]string
 	// Due is when processing may start, by the database's clock. Zero, or in
 	// the past: now.
@@ -154,7 +154,7 @@ func (r *Repository) prepareOne(row *row, entry *Entry) *EntryError {
 	if err := setFingerprint(row, entry.Fingerprint); err != nil {
 		return &EntryError{Field: "fingerprint", Err: err}
 	}
-	metadata, err := encodeMetadata(entry.Metadata)
+	metadata, err := encodeMetadata(entry.Metadata, r.config.MaxMetadata)
 	if err != nil {
 		return &EntryError{Field: "metadata", Err: err}
 	}
@@ -227,7 +227,7 @@ func setFingerprint(row *row, given []byte) error {
 	return nil
 }
 
-func encodeMetadata(metadata map[string]string) (string, error) {
+func encodeMetadata(metadata map[string]string, limit int) (string, error) {
 	if len(metadata) == 0 {
 		return "", nil
 	}
@@ -240,8 +240,8 @@ func encodeMetadata(metadata map[string]string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if len(text) > maxMetadata {
-		return "", fmt.Errorf("%d bytes as JSON, at most %d", len(text), maxMetadata)
+	if len(text) > limit {
+		return "", fmt.Errorf("%d bytes as JSON, at most %d", len(text), limit)
 	}
 	return string(text), nil
 }

@@ -45,21 +45,28 @@ var (
 	// recorded: roll back, and the message is claimed again.
 	ErrTransactionLost = errors.New("inbox: the transaction was lost while the handler ran")
 
+	// ErrNoReceipt is returned by MarkProcessed when no receipt with this
+	// identity was recorded.
+	ErrNoReceipt = errors.New("inbox: no such receipt: call RecordReceipt first")
+
 	// ErrRunning is returned by Run when this processor already runs.
 	ErrRunning = errors.New("inbox: the processor is already running")
 )
 
-// EntryError names the bad entry of a call to Add or Accept. It is permanent:
+// EntryError names the bad entry of a call to Add or Accept, or a bad Receipt. It is permanent:
 // the same entry will never be stored. No SQL was sent, and the transaction is
 // as usable as before.
 type EntryError struct {
-	Index int    // position in the slice that was given
+	Index int    // position in the slice that was given; -1 for a Receipt
 	Field string // "message id", "source", "name", "ordering key", "payload", ...
 	Err   error
 }
 
 // Error says which entry is wrong, and why. It never shows the value.
 func (e *EntryError) Error() string {
+	if e.Index < 0 {
+		return fmt.Sprintf("inbox: %s: %v", e.Field, e.Err)
+	}
 	return fmt.Sprintf("inbox: entry %d: %s: %v", e.Index, e.Field, e.Err)
 }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -118,11 +119,32 @@ func (g *guard) close(grace time.Duration) error {
 	return errStillRunning
 }
 
-// state returns what the handler did to the transaction.
-func (g *guard) state() (statements int, refused, aborted, lost error) {
+// used reports how many statements the handler sent, and whether the database
+// rolled back under it.
+func (g *guard) used() (statements int, undone bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.statements, g.refused, g.aborted, g.lost
+	return g.statements, g.lost != nil
+}
+
+// verdict adds to the handler's error what it did not say. open is what close
+// returned.
+func (g *guard) verdict(err, open error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.refused != nil && !errors.Is(err, g.refused):
+		return errors.Join(g.refused, err)
+	case err != nil:
+		return err
+	case open != nil:
+		return open
+	case g.aborted != nil:
+		return fmt.Errorf("inbox: the handler returned nil although a statement had failed: %w", g.aborted)
+	case g.lost != nil:
+		return fmt.Errorf("inbox: the handler returned nil although the database had rolled back: %w", g.lost)
+	}
+	return nil
 }
 
 // bound returns a context that also ends with the handler call, so that no
@@ -234,4 +256,29 @@ func (g *guard) own(ctx context.Context, rollback bool, query string) error {
 	return err
 }
 
-var _ bun.IConn = (*guard)(nil)
+// ours is the way through a guard for our own statements, when a handler hands
+// its transaction to Add or HandleOnceTx: they are not read for keywords.
+type ours struct{ *guard }
+
+func (o ours) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if _, err := o.enter(""); err != nil {
+		return nil, err
+	}
+	result, err := o.tx.ExecContext(ctx, query, args...)
+	o.leave(strings.HasPrefix(query, "ROLLBACK TO "), err)
+	return result, err
+}
+
+func (o ours) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if _, err := o.enter(""); err != nil {
+		return nil, err
+	}
+	rows, err := o.tx.QueryContext(ctx, query, args...)
+	o.leave(false, err)
+	return rows, err
+}
+
+var (
+	_ bun.IConn = (*guard)(nil)
+	_ bun.IConn = ours{}
+)

@@ -184,3 +184,12 @@ func (s *postgres) setLockTimeout(ctx context.Context, q querier, timeout time.D
 	_, err := s.exec(ctx, q, postgresLockTimeout, fmt.Sprintf("%dms", max(timeout.Milliseconds(), 1)))
 	return err
 }
+
+func (s *postgres) receive(ctx context.Context, q querier, receipt row) (fresh bool, err error) {
+	result, err := s.exec(ctx, q, s.text(postgresReceive), receipt.Source, receipt.MessageID, receipt.Name, receipt.metadata)
+	return inserted(result, err)
+}
+
+func (s *postgres) stamp(ctx context.Context, q querier, receipt row) error {
+	return s.execCount(ctx, q, 1, s.text(postgresStamp), receipt.metadata, receipt.Source, receipt.MessageID, receipt.Name)
+}

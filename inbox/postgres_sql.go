@@ -44,6 +44,19 @@ SELECT m.source, m.message_id, m.name, m.fingerprint
 FROM unnest(?::text[], ?::text[], ?::text[]) AS u (source, message_id, name)
 JOIN {messages} m ON m.source = u.source AND m.message_id = u.message_id AND m.name = u.name`
 
+	// A receipt is stored as processed and never queued. NOT EXISTS as in Accept.
+	postgresReceive = `
+INSERT INTO {messages} (source, message_id, name, ordering_key, metadata, status, received_at, processed_at)
+SELECT r.source, r.message_id, r.name, '', r.metadata, 1, {clock}, {clock}
+FROM (SELECT ?::text AS source, ?::text AS message_id, ?::text AS name, ?::text AS metadata) r
+WHERE NOT EXISTS (
+	SELECT FROM {messages} m WHERE m.source = r.source AND m.message_id = r.message_id AND m.name = r.name)
+ON CONFLICT DO NOTHING`
+
+	postgresStamp = `
+UPDATE {messages} SET processed_at = {clock}, metadata = ?
+WHERE source = ? AND message_id = ? AND name = ? AND status = 1 AND payload IS NULL`
+
 	// Claim: for each name, the rows behind its mark in order of their due
 	// time. The LIMIT outside keeps it from locking more rows than it returns.
 	postgresClaim = `

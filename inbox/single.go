@@ -66,7 +66,7 @@ func (p *Processor) processOne(ctx context.Context, tx querier, c *Claimed) (r r
 		}
 		r.attempt.err = fmt.Errorf("inbox: the handler left the transaction unusable: %w", err)
 	}
-	if err := p.rollbackTo(ctx, tx, messageSavepoint); err != nil {
+	if err := rollbackTo(ctx, tx, messageSavepoint); err != nil {
 		if tampered := p.tampered(err); tampered != nil {
 			return r, tampered
 		}
@@ -99,14 +99,6 @@ func (p *Processor) tampered(err error) error {
 		return fmt.Errorf("%w: %w", errTampered, err)
 	}
 	return nil
-}
-
-func (p *Processor) rollbackTo(ctx context.Context, tx querier, savepoint string) error {
-	if _, err := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT "+savepoint); err != nil {
-		return err
-	}
-	_, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT "+savepoint)
-	return err
 }
 
 // salvage decides about a message whose transaction was lost after its handler
@@ -223,7 +215,7 @@ func (p *Processor) callOnDead(ctx context.Context, tx querier, r *result) error
 	if hook.leaked {
 		return ErrTransactionLost
 	}
-	if err := p.rollbackTo(ctx, tx, hookSavepoint); err != nil {
+	if err := rollbackTo(ctx, tx, hookSavepoint); err != nil {
 		return fmt.Errorf("%w: %w", ErrTransactionLost, err)
 	}
 	return nil

@@ -219,3 +219,13 @@ func (s *sqlite) anyDue(ctx context.Context, names []string) (bool, error) {
 	err := s.scan(ctx, s.db.DB, &due, placeholders(s.text(sqliteDue), 1, len(names)), args...)
 	return due, err
 }
+
+func (s *sqlite) receive(ctx context.Context, q querier, receipt row) (fresh bool, err error) {
+	now := sqliteTime(s.now())
+	result, err := s.exec(ctx, q, s.text(sqliteReceive), receipt.Source, receipt.MessageID, receipt.Name, receipt.metadata, now, now)
+	return inserted(result, err)
+}
+
+func (s *sqlite) stamp(ctx context.Context, q querier, receipt row) error {
+	return s.execCount(ctx, q, 1, s.text(sqliteStamp), sqliteTime(s.now()), receipt.metadata, receipt.Source, receipt.MessageID, receipt.Name)
+}

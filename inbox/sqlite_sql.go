@@ -18,6 +18,15 @@ VALUES {rows}
 ON CONFLICT DO NOTHING
 RETURNING id, source, message_id, name`
 
+	sqliteReceive = `
+INSERT INTO {messages} (source, message_id, name, ordering_key, metadata, status, received_at, processed_at)
+VALUES (?, ?, ?, '', ?, 1, ?, ?)
+ON CONFLICT DO NOTHING`
+
+	sqliteStamp = `
+UPDATE {messages} SET processed_at = ?, metadata = ?
+WHERE source = ? AND message_id = ? AND name = ? AND status = 1 AND payload IS NULL`
+
 	sqliteQueue = `INSERT INTO {queue} (id, name, ordering_key, due) VALUES {rows}`
 
 	sqliteExisting = `

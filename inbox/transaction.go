@@ -35,7 +35,7 @@ func asTransaction(tx bun.IConn) (querier, error) {
 		}
 	case *handle:
 		if tx != nil {
-			return tx.guard, nil
+			return ours{tx.guard}, nil
 		}
 	}
 	return nil, fmt.Errorf("%w: %T", ErrNoTransaction, tx)
@@ -116,6 +116,15 @@ type commitError struct{ err error }
 
 func (e *commitError) Error() string { return "commit: " + e.err.Error() }
 func (e *commitError) Unwrap() error { return e.err }
+
+// rollbackTo undoes what came after a savepoint, and the savepoint.
+func rollbackTo(ctx context.Context, tx querier, savepoint string) error {
+	if _, err := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT "+savepoint); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT "+savepoint)
+	return err
+}
 
 // detached returns a context for what has to be done although ctx is gone.
 func detached(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -174,10 +174,17 @@ func (s *Server) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	stopped := s.stop("immediate")
-	s.dog.release()
-	// Normally nothing is left to remove.
-	if err := errors.Join(stopped, os.RemoveAll(s.dir)); err != nil {
+	err := s.stop("immediate")
+	if err == nil {
+		err = os.RemoveAll(s.dir)
+	}
+	if err == nil {
+		s.dog.dismiss()
+		return nil
+	}
+	// Something still runs: the watchdog knows how to end it.
+	s.dog.alarm()
+	if err := os.RemoveAll(s.dir); err != nil {
 		return fmt.Errorf("close PostgreSQL: %w", err)
 	}
 	return nil

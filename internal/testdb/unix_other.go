@@ -28,7 +28,8 @@ func serverAccount() (account, error)         { return account{}, errPlatform }
 func (account) own(string) error              { return errPlatform }
 func (account) tempDir() string               { return os.TempDir() }
 func startWatchdog(string) (*watchdog, error) { return nil, errPlatform }
-func (*watchdog) release()                    {}
+func (*watchdog) dismiss()                    {}
+func (*watchdog) alarm()                      {}
 
 func (*Server) launch(context.Context) error                 { return errPlatform }
 func (*Server) run(context.Context, string, ...string) error { return errPlatform }

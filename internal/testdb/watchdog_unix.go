@@ -10,28 +10,35 @@ import (
 	"syscall"
 )
 
-// watchdogScript waits for the end of its input, then ends the server and removes
-// the directory $1. It leads a process group of its own, which initdb and the
-// postmaster join, so it needs to know no process ids: SIGQUIT is an immediate
+// watchdogScript waits for a line on its input, which says that there is nothing
+// left to do, or for the end of it: then it ends the server and removes the
+// directory $1. It leads a process group of its own, which initdb and the
+// postmaster join, so it has to know no process ids: SIGQUIT is an immediate
 // shutdown for the postmaster, whose lock file is gone when it is done. A
 // terminal's signals, such as Ctrl-C, do not reach the group.
 //
-// The directory is looked at twice, since a process of the group that has only
-// just been started may write into it after the first time; the last line ends
-// what is left of the group, the shell included.
+// Whoever was killed leaves a segment of System V shared memory, named in the
+// seventh line of the lock file. The directory is looked at twice, since a process
+// that has only just been started may write into it after the first time; the last
+// line ends what is left of the group, the shell included.
 const watchdogScript = `
 trap '' HUP INT QUIT TERM
-while read -r _; do :; done
-exit
+read -r _ && exit
+pause() { sleep 0.1 || sleep 1; }
+lock=$1/data/postmaster.pid
+kill -QUIT 0
 n=0
-while [ $n -lt 100 ] && read -r pid _ <"$1/data/postmaster.pid" && kill -0 "$pid"; do
-	sleep 0.1 || sleep 1
+pause
+while [ $n -lt 100 ] && read -r pid _ <"$lock" && kill -0 "$pid"; do
+	pause
 	n=$((n + 1))
 done
+memory=$(sed -n 7p "$lock")
+[ -z "$memory" ] || ipcrm -m "${memory##* }"
 n=0
 while [ $n -lt 20 ]; do
 	rm -rf "$1"
-	sleep 0.1 || sleep 1
+	pause
 	[ -e "$1" ] || break
 	n=$((n + 1))
 done
@@ -41,7 +48,7 @@ kill -KILL 0
 // watchdog is a process that outlives this one by a moment, see watchdogScript.
 type watchdog struct {
 	cmd  *exec.Cmd
-	pipe io.Closer     // the end of it, also by the end of this process, is the signal
+	pipe io.WriteCloser
 	done chan struct{} // closed when the process has ended
 }
 
@@ -65,7 +72,7 @@ func startWatchdog(dir string) (*watchdog, error) {
 	// when a program drops the server but goes on using it.
 	go func() {
 		defer close(dog.done)
-		cmd.Wait() // its last act is to kill itself
+		cmd.Wait() // it kills itself in the end
 	}()
 	return dog, nil
 }
@@ -73,8 +80,14 @@ func startWatchdog(dir string) (*watchdog, error) {
 // group returns the process group that the watchdog ends.
 func (w *watchdog) group() int { return w.cmd.Process.Pid }
 
-// release has the watchdog clean up now, and waits for it.
-func (w *watchdog) release() {
+// dismiss ends the watchdog, since all is cleaned up.
+func (w *watchdog) dismiss() {
+	io.WriteString(w.pipe, "\n") // an error means that it has ended
+	w.alarm()
+}
+
+// alarm has the watchdog clean up now, and waits for it.
+func (w *watchdog) alarm() {
 	w.pipe.Close() // an error means that it is closed already
 	<-w.done
 }
