@@ -153,10 +153,18 @@ func (r *bridgeRows) Next(dest []driver.Value) error {
 		}
 		return io.EOF
 	}
-	for i := range dest {
-		r.targets[i] = &dest[i]
+	// Into an any: database/sql does not scan NULL into a driver.Value.
+	values := make([]any, len(dest))
+	for i := range values {
+		r.targets[i] = &values[i]
 	}
-	return r.rows.Scan(r.targets...)
+	if err := r.rows.Scan(r.targets...); err != nil {
+		return err
+	}
+	for i, value := range values {
+		dest[i] = value
+	}
+	return nil
 }
 
 func (r *bridgeRows) ColumnTypeDatabaseTypeName(i int) string { return r.types[i].DatabaseTypeName() }

@@ -44,6 +44,10 @@ type store interface {
 	anyDue(ctx context.Context, names []string) (bool, error)
 	// stats counts.
 	stats(ctx context.Context) (Stats, error)
+	// backlog counts pending messages of the names, at most limit, and finds the oldest due one.
+	backlog(ctx context.Context, names []string, limit int64) (Backlog, error)
+	// status looks a message up under any of the names; ErrNotFound.
+	status(ctx context.Context, identity Identity, names []string) (Status, error)
 	// version returns the schema version, 0 when the tables are missing.
 	version(ctx context.Context, q querier) (int, error)
 	// migrateLock serialises migrations until the transaction ends.
@@ -80,11 +84,12 @@ type database struct {
 	config  *Config
 	dialect dialectName
 	tables  *strings.Replacer
-	texts   sync.Map // template -> SQL with table names filled in
+	turn    chan struct{} // SQLite: held by the writing transaction
+	texts   sync.Map      // template -> SQL with table names filled in
 }
 
 func newDatabase(db *bun.DB, config *Config) (*database, error) {
-	d := &database{db: db, config: config}
+	d := &database{db: db, config: config, turn: make(chan struct{}, 1)}
 	switch name := db.Dialect().Name(); name {
 	case dialect.PG:
 		d.dialect = postgresDialect

@@ -49,6 +49,10 @@ var (
 	// identity was recorded.
 	ErrNoReceipt = errors.New("inbox: no such receipt: call RecordReceipt first")
 
+	// ErrNotFound is returned by Status for an identity that is not stored, or
+	// no longer.
+	ErrNotFound = errors.New("inbox: no such message")
+
 	// ErrRunning is returned by Run when this processor already runs.
 	ErrRunning = errors.New("inbox: the processor is already running")
 )

@@ -4,6 +4,8 @@ import (
 	"context"
 	"hash/fnv"
 	"time"
+
+	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
 // lockKey derives an advisory lock from the place of the tables, so that two
@@ -84,4 +86,48 @@ func (s *postgres) stats(ctx context.Context) (Stats, error) {
 	}
 	stats.setProcessed(total)
 	return stats, nil
+}
+
+func (s *postgres) backlog(ctx context.Context, names []string, limit int64) (Backlog, error) {
+	var backlog Backlog
+	if limit > 0 {
+		if err := s.scan(ctx, s.db.DB, &backlog.Pending, s.text(postgresBacklog), pgdialect.Array(names), limit, limit); err != nil {
+			return Backlog{}, err
+		}
+	}
+	var oldest float64
+	if err := s.scan(ctx, s.db.DB, &oldest, s.text(postgresBacklogOldest), pgdialect.Array(names)); err != nil {
+		return Backlog{}, err
+	}
+	backlog.OldestDue = time.Duration(oldest * float64(time.Second))
+	return backlog, nil
+}
+
+func (s *postgres) status(ctx context.Context, identity Identity, names []string) (Status, error) {
+	var rows []struct {
+		ID          int64
+		Name        string
+		Status      int
+		Attempts    int
+		ReceivedAt  time.Time
+		ProcessedAt *time.Time
+		Due         *time.Time
+	}
+	err := s.scan(ctx, s.db.DB, &rows, s.text(postgresMessageStatus), identity.Source, identity.MessageID, pgdialect.Array(names))
+	if err != nil {
+		return Status{}, err
+	}
+	if len(rows) == 0 {
+		return Status{}, ErrNotFound
+	}
+	row := rows[0]
+	identity.Name = row.Name
+	status := Status{ID: row.ID, Identity: identity, Kind: kindOf(row.Status), Attempts: row.Attempts, ReceivedAt: row.ReceivedAt.UTC()}
+	if row.ProcessedAt != nil {
+		status.ProcessedAt = row.ProcessedAt.UTC()
+	}
+	if row.Due != nil && status.Kind == Pending {
+		status.Due = row.Due.UTC()
+	}
+	return status, nil
 }

@@ -129,6 +129,32 @@ SELECT count(*) FROM recorded`
 	postgresOldest = `
 SELECT COALESCE(EXTRACT(epoch FROM {clock} - min(due)), 0)::float8 FROM {queue} WHERE state = 0 AND due <= {clock}`
 
+	// One bounded range of the claim index per name: neither the dead nor the
+	// rest of a long queue cost anything.
+	postgresBacklog = `
+SELECT count(*) FROM (
+	SELECT 1
+	FROM unnest(?::text[]) AS n (name)
+	CROSS JOIN LATERAL (
+		SELECT 1 FROM {queue} q WHERE q.name = n.name AND q.state = 0 ORDER BY q.due, q.id LIMIT ?
+	) c
+	LIMIT ?
+) b`
+
+	postgresBacklogOldest = `
+SELECT COALESCE(EXTRACT(epoch FROM {clock} - min(c.due)), 0)::float8
+FROM unnest(?::text[]) AS n (name)
+CROSS JOIN LATERAL (
+	SELECT q.due FROM {queue} q WHERE q.name = n.name AND q.state = 0 AND q.due <= {now} ORDER BY q.due, q.id LIMIT 1
+) c`
+
+	postgresMessageStatus = `
+SELECT m.id, m.name, m.status, COALESCE(q.attempts, m.attempts) AS attempts, m.received_at, m.processed_at, q.due
+FROM {messages} m LEFT JOIN {queue} q ON q.id = m.id
+WHERE m.source = ? AND m.message_id = ? AND m.name = ANY (?::text[])
+ORDER BY m.id
+LIMIT 1`
+
 	postgresMessages = `
 SELECT GREATEST(reltuples, 0)::bigint AS estimate, pg_relation_size(oid) AS bytes
 FROM pg_class WHERE oid = '{messages_text}'::regclass`

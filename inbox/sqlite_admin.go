@@ -97,3 +97,78 @@ func (s *sqlite) stats(ctx context.Context) (Stats, error) {
 	stats.setProcessed(total)
 	return stats, nil
 }
+
+func (s *sqlite) backlog(ctx context.Context, names []string, limit int64) (Backlog, error) {
+	var backlog Backlog
+	if limit > 0 {
+		args := make([]any, 0, len(names)+1)
+		for _, name := range names {
+			args = append(args, name)
+		}
+		args = append(args, limit)
+		if err := s.scan(ctx, s.db.DB, &backlog.Pending, placeholders(s.text(sqliteBacklog), 1, len(names)), args...); err != nil {
+			return Backlog{}, err
+		}
+	}
+	now := s.now()
+	for _, name := range names {
+		var oldest string
+		if err := s.scan(ctx, s.db.DB, &oldest, s.text(sqliteBacklogOldest), name, sqliteTime(now)); err != nil {
+			return Backlog{}, err
+		}
+		due, err := parseSQLiteTime(oldest)
+		if err != nil {
+			return Backlog{}, err
+		}
+		if !due.IsZero() {
+			backlog.OldestDue = max(backlog.OldestDue, now.Sub(due))
+		}
+	}
+	return backlog, nil
+}
+
+func (s *sqlite) status(ctx context.Context, identity Identity, names []string) (Status, error) {
+	args := []any{identity.Source, identity.MessageID}
+	for _, name := range names {
+		args = append(args, name)
+	}
+	var rows []struct {
+		ID          int64
+		Name        string
+		Status      int
+		Attempts    int
+		ReceivedAt  string
+		ProcessedAt string
+		Due         string
+	}
+	if err := s.scan(ctx, s.db.DB, &rows, placeholders(s.text(sqliteMessageStatus), 1, len(names)), args...); err != nil {
+		return Status{}, err
+	}
+	if len(rows) == 0 {
+		return Status{}, ErrNotFound
+	}
+	row := rows[0]
+	identity.Name = row.Name
+	status := Status{ID: row.ID, Identity: identity, Kind: kindOf(row.Status), Attempts: row.Attempts}
+	if status.Kind != Pending {
+		row.Due = ""
+	}
+	var err error
+	for _, field := range []struct {
+		to   *time.Time
+		text string
+	}{{&status.ReceivedAt, row.ReceivedAt}, {&status.ProcessedAt, row.ProcessedAt}, {&status.Due, row.Due}} {
+		if *field.to, err = parseSQLiteTime(field.text); err != nil {
+			return Status{}, fmt.Errorf("message %d: %w", row.ID, err)
+		}
+	}
+	return status, nil
+}
+
+// parseSQLiteTime reads what sqliteTime wrote; "" is the zero time.
+func parseSQLiteTime(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	return time.Parse(sqliteTimeFormat, text)
+}

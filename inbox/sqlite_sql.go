@@ -63,6 +63,20 @@ WHERE id = ? AND attempts = ? AND interruptions = ? AND state = 0`
 
 	sqliteOldest = `SELECT COALESCE(min(due), '') FROM {queue} WHERE state = 0 AND due <= ?`
 
+	sqliteBacklog = `
+SELECT count(*) FROM (SELECT 1 FROM {queue} WHERE name IN ({list}) AND state = 0 LIMIT ?)`
+
+	sqliteBacklogOldest = `
+SELECT COALESCE(min(due), '') FROM {queue} WHERE name = ? AND state = 0 AND due <= ?`
+
+	sqliteMessageStatus = `
+SELECT m.id, m.name, m.status, COALESCE(q.attempts, m.attempts) AS attempts, m.received_at,
+	COALESCE(m.processed_at, '') AS processed_at, COALESCE(q.due, '') AS due
+FROM {messages} m LEFT JOIN {queue} q ON q.id = m.id
+WHERE m.source = ? AND m.message_id = ? AND m.name IN ({list})
+ORDER BY m.id
+LIMIT 1`
+
 	sqliteCountMessages = `SELECT count(*) FROM {messages}`
 
 	sqliteVersion = `SELECT COALESCE(max(version), 0) FROM {schema}`

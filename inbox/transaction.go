@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"time"
 
@@ -51,6 +52,13 @@ type txOptions struct {
 // when fn returns nil. Whatever else happens (error, panic, Goexit), it rolls
 // back. A connection that can serve nobody any more leaves the pool.
 func (d *database) inTransaction(ctx context.Context, opts txOptions, fn func(ctx context.Context, tx querier) error) (err error) {
+	if d.dialect == sqliteDialect {
+		release, err := d.takeTurn(ctx)
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
 	conn, err := d.db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("take a connection: %w", err)
@@ -81,6 +89,22 @@ func (d *database) inTransaction(ctx context.Context, opts txOptions, fn func(ct
 	}
 	return nil
 }
+
+// takeTurn waits for the one writer of SQLite within this process: in order, and
+// no longer than ctx, where SQLite itself would poll until its busy timeout.
+func (d *database) takeTurn(ctx context.Context) (release func(), err error) {
+	if a, ok := ctx.Value(ambientKey).(*ambient); ok && a.handle.db.DB == d.db.DB {
+		return nil, errWaitsForItself
+	}
+	select {
+	case d.turn <- struct{}{}:
+		return func() { <-d.turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+var errWaitsForItself = errors.New("inbox: SQLite has one writer, and it is the transaction of this handler: use Add or HandleOnceTx with inbox.DB")
 
 // begin starts a transaction that ctx can keep from beginning, but not end:
 // database/sql would roll back between two of our own statements. On SQLite the

@@ -18,7 +18,8 @@ import (
 // terminal's signals, such as Ctrl-C, do not reach the group.
 //
 // Whoever was killed leaves a segment of System V shared memory, named in the
-// seventh line of the lock file. The directory is looked at twice, since a process
+// seventh line of the lock file (which an initdb that is told to quit removes, but
+// not the segment). The directory is looked at twice, since a process
 // that has only just been started may write into it after the first time; the last
 // line ends what is left of the group, the shell included.
 const watchdogScript = `
@@ -26,6 +27,7 @@ trap '' HUP INT QUIT TERM
 read -r _ && exit
 pause() { sleep 0.1 || sleep 1; }
 lock=$1/data/postmaster.pid
+memory=$(sed -n 7p "$lock")
 kill -QUIT 0
 n=0
 pause
@@ -33,7 +35,7 @@ while [ $n -lt 100 ] && read -r pid _ <"$lock" && kill -0 "$pid"; do
 	pause
 	n=$((n + 1))
 done
-memory=$(sed -n 7p "$lock")
+[ ! -e "$lock" ] || memory=$(sed -n 7p "$lock")
 [ -z "$memory" ] || ipcrm -m "${memory##* }"
 n=0
 while [ $n -lt 20 ]; do
