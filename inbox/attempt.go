@@ -27,7 +27,8 @@ func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 type attempt struct {
 	err        error // nil: the handler returned nil and left the transaction usable
 	statements int
-	undone     bool // the database rolled the transaction back by itself
+	undone     bool // the transaction was lost
+	cut        bool // because a context of the handler ended in mid-query
 	leaked     bool // the handler is still running
 	stopped    bool // cancelled because the processor stops
 	timedOut   bool
@@ -68,7 +69,7 @@ func (p *Processor) call(ctx context.Context, tx querier, c *Claimed, timeout ti
 			}
 			done <- err
 		}()
-		err = fn(handlerCtx)
+		err = probed(fn(handlerCtx))
 	}()
 
 	var a attempt
@@ -80,12 +81,27 @@ func (p *Processor) call(ctx context.Context, tx querier, c *Claimed, timeout ti
 	cause := context.Cause(handlerCtx)
 	a.stopped = errors.Is(cause, errShutdown)
 	a.timedOut = errors.Is(cause, errHandlerTimeout)
+	if !a.leaked {
+		stop := time.AfterFunc(p.config.HandlerGrace, cancel)
+		handle.guard.returned(p.config.HandlerGrace)
+		stop.Stop()
+	}
 	cancel()
 	p.inspect(&a, handle.guard)
 	handle.close()
 	a.duration = time.Since(began)
 	return a
 }
+
+// probed walks an error once where a panic of its methods is caught: that of a
+// typed nil, say. Later on it would take the processor with it.
+func probed(err error) error {
+	_ = errors.Is(err, errProbe)
+	_ = errors.As(err, new(*panicError))
+	return err
+}
+
+var errProbe = errors.New("inbox: no error is this one")
 
 // withTimeout is without one where timeout is negative.
 func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
@@ -111,7 +127,7 @@ func (p *Processor) awaitCancelled(done <-chan error) (err error, leaked bool) {
 // inspect shuts the guard and adds what the handler did not say.
 func (p *Processor) inspect(a *attempt, guard *guard) {
 	open := guard.close(p.config.HandlerGrace)
-	a.statements, a.undone = guard.used()
+	a.statements, a.undone, a.cut = guard.used()
 	if a.err == nil && a.timedOut {
 		// It came back in time for its grace and says it is done; what it
 		// wrote is complete unless a statement failed.

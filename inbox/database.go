@@ -24,8 +24,9 @@ const (
 // PostgreSQL, and a few in the same transaction on SQLite.
 type store interface {
 	// add stores rows, which are distinct from those that existing finds under
-	// former names, and says what became of each.
-	add(ctx context.Context, q querier, rows []row) ([]added, error)
+	// former names, and says what became of each. bounded waits for locks only
+	// briefly; it is for a statement that is a transaction of its own.
+	add(ctx context.Context, q querier, rows []row, bounded bool) ([]added, error)
 	// existing looks identities up and returns the fingerprints of those it finds.
 	existing(ctx context.Context, q querier, identities []Identity) (map[Identity][]byte, error)
 	// receive stores a receipt as processed; false when the identity is there.

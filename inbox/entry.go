@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 	"unicode/utf8"
 
@@ -190,6 +191,9 @@ func (r *Repository) encode(row *row, message any) *EntryError {
 	default:
 		if reg = r.names.forType(mediator.TypeOf(message)); reg == nil {
 			return &EntryError{Field: "message", Err: fmt.Errorf("type %T: %w", message, ErrUnregistered)}
+		}
+		if v := reflect.ValueOf(message); v.Kind() == reflect.Pointer && v.IsNil() {
+			return &EntryError{Field: "message", Err: errors.New("nil")} // JSON would store null
 		}
 		payload, err := safeEncode(reg.Codec, message)
 		if err != nil {

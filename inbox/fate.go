@@ -27,7 +27,7 @@ func (p *Processor) judge(c *Claimed, a *attempt) (fate, failure) {
 		return released, f
 	}
 	var postpone *postponeError
-	if errors.As(a.err, &postpone) {
+	if errors.As(a.err, &postpone) && !errors.As(a.err, new(*refusedError)) {
 		f.delay = postpone.delay
 		return postponed, f
 	}

@@ -24,9 +24,10 @@ const (
 	codeNoSavepoint   = "3B001"
 	codeNoTable       = "42P01"
 
-	sqliteBusy      = 5
-	sqliteLocked    = 6
-	sqliteInterrupt = 9
+	sqliteError      = 1
+	sqliteBusy       = 5
+	sqliteLocked     = 6
+	sqliteConstraint = 19
 )
 
 // sqlState returns the SQLSTATE of a PostgreSQL error, or "".
@@ -101,6 +102,11 @@ func connectionLost(err error) bool {
 // handlerInterrupted reports that the error a handler returned is the
 // database's wish for another run, not the handler's failure. Only codes count.
 func (d dialectName) handlerInterrupted(err error) bool {
+	if d == sqliteDialect {
+		// A handler's transaction has the write lock: whatever is busy for it
+		// is another connection that it should not have asked.
+		return false
+	}
 	if d.retryCode(err) != "" {
 		return true
 	}

@@ -36,9 +36,10 @@ type guard struct {
 	statements int
 	refused    error // a statement that was refused, though the handler may have swallowed it
 	aborted    error // PostgreSQL: a failed statement, until a rollback to a savepoint
-	lost       error // SQLite: the database rolled the transaction back
-	savepoints int   // opened so far, for their names
-	nested     int   // open now
+	lost       error // the connection is gone, or SQLite has rolled the transaction back
+	cut        bool  // a statement failed because its context ended
+	unread     []func() error
+	nested     nested
 }
 
 func newGuard(db *database, tx querier, handler context.Context) *guard {
@@ -48,7 +49,7 @@ func newGuard(db *database, tx querier, handler context.Context) *guard {
 }
 
 // enter admits a statement, or says why not.
-func (g *guard) enter(query string) (rollback bool, err error) {
+func (g *guard) enter(ctx context.Context, query string) (rollback bool, err error) {
 	rollback, err = checkStatement(g.db.dialect, query)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -62,6 +63,8 @@ func (g *guard) enter(query string) (rollback bool, err error) {
 		return false, err
 	case g.lost != nil:
 		return false, fmt.Errorf("%w: %w", ErrTransactionLost, g.lost)
+	case ctx.Err() != nil:
+		return false, ctx.Err() // not sent, so it harms nothing
 	}
 	g.running++
 	g.statements++
@@ -69,7 +72,8 @@ func (g *guard) enter(query string) (rollback bool, err error) {
 }
 
 // leave notes how the statement ended.
-func (g *guard) leave(rollback bool, err error) {
+func (g *guard) leave(ctx context.Context, rollback bool, err error) {
+	rolledBack := err != nil && g.db.dialect == sqliteDialect && g.rolledBack(ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.running--; g.running == 0 {
@@ -81,18 +85,36 @@ func (g *guard) leave(rollback bool, err error) {
 			g.aborted = nil
 		}
 	case g.db.dialect == postgresDialect:
-		// Any error of the server ends the transaction; a client-side one
-		// either did not reach it or has cost the connection.
-		if sqlState(err) != "" && g.aborted == nil {
+		// Any error of the server ends the transaction; one of the client has
+		// cost the connection, or was none of the statement's.
+		g.cut = g.cut || ended(ctx)
+		switch {
+		case sqlState(err) == "" && (ended(ctx) || connectionLost(err)):
+			g.lost = err
+		case sqlState(err) != "" && g.aborted == nil:
 			g.aborted = err
 		}
-	case g.db.dialect == sqliteDialect:
-		// An interrupted write rolls the whole transaction back, and what
-		// follows would commit by itself: https://www.sqlite.org/c3ref/interrupt.html
-		if sqliteCode(err) == sqliteInterrupt || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-			g.lost = err
-		}
+	case rolledBack:
+		g.cut = g.cut || ended(ctx)
+		g.lost = err
 	}
+}
+
+// ended is true a moment before ctx says so: drivers watch its deadline too.
+func ended(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
+}
+
+// rolledBack finds out whether SQLite has given up the transaction after an
+// error, as it does for interrupted writes and ON CONFLICT ROLLBACK. What
+// follows would commit by itself: https://www.sqlite.org/lang_transaction.html
+// If BEGIN works, there was none; the new one is rolled back in its place.
+func (g *guard) rolledBack(ctx context.Context) bool {
+	ctx, cancel := detached(ctx)
+	defer cancel()
+	_, err := g.tx.ExecContext(ctx, "BEGIN")
+	return sqliteCode(err) == 0
 }
 
 // close shuts the guard and waits for a statement that a stray goroutine is
@@ -102,29 +124,27 @@ func (g *guard) close(grace time.Duration) error {
 	defer g.mu.Unlock()
 	g.closed = true
 	if g.running == 0 {
-		if g.nested > 0 {
-			return errNestedOpen
-		}
 		return nil
 	}
+	deadline := time.Now().Add(grace) // before that of the timer
 	timer := time.AfterFunc(grace, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.idle.Broadcast()
 	})
 	defer timer.Stop()
-	for deadline := time.Now().Add(grace); g.running > 0 && time.Now().Before(deadline); {
+	for g.running > 0 && time.Now().Before(deadline) {
 		g.idle.Wait()
 	}
 	return errStillRunning
 }
 
-// used reports how many statements the handler sent, and whether the database
-// rolled back under it.
-func (g *guard) used() (statements int, undone bool) {
+// used reports how many statements the handler sent, whether the transaction was
+// lost under it, and whether a context of its own did that.
+func (g *guard) used() (statements int, undone, cut bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.statements, g.lost != nil
+	return g.statements, g.lost != nil, g.lost != nil && g.cut
 }
 
 // verdict adds to the handler's error what it did not say. open is what close
@@ -139,12 +159,36 @@ func (g *guard) verdict(err, open error) error {
 		return err
 	case open != nil:
 		return open
+	case g.nested.left:
+		return errNestedOpen
 	case g.aborted != nil:
 		return fmt.Errorf("inbox: the handler returned nil although a statement had failed: %w", g.aborted)
 	case g.lost != nil:
-		return fmt.Errorf("inbox: the handler returned nil although the database had rolled back: %w", g.lost)
+		return fmt.Errorf("inbox: the handler returned nil although its transaction was lost: %w", g.lost)
 	}
 	return nil
+}
+
+// keep remembers how to close what a query returned.
+func (g *guard) keep(closer func() error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.unread = append(g.unread, closer)
+}
+
+// returned ends what the handler that has just returned left open: unread rows
+// would keep the connection busy. It comes before the handler's context ends,
+// since that costs PostgreSQL's drivers the connection of a busy query.
+func (g *guard) returned(grace time.Duration) {
+	g.awaitRollbacks(grace)
+	g.mu.Lock()
+	g.nested.left = len(g.nested.open)+len(g.nested.inner) > 0
+	unread := g.unread
+	g.unread = nil
+	g.mu.Unlock()
+	for _, closer := range unread {
+		_ = closer()
+	}
 }
 
 // bound returns a context that also ends with the handler call, so that no
@@ -166,94 +210,55 @@ func (g *guard) bound(ctx context.Context) (_ context.Context, release func()) {
 
 // ExecContext sends a statement as it stands.
 func (g *guard) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	rollback, err := g.enter(query)
-	if err != nil {
-		return nil, err
-	}
 	ctx, release := g.bound(ctx)
 	if release != nil {
 		defer release()
 	}
+	rollback, err := g.enter(ctx, query)
+	if err != nil {
+		return nil, err
+	}
 	result, err := g.tx.ExecContext(ctx, query, args...)
-	g.leave(rollback, err)
+	g.leave(ctx, rollback, err)
+	if err == nil {
+		g.follow(query)
+	}
 	return result, err
 }
 
 // QueryContext sends a query as it stands. The rows may be read until the
 // handler returns.
 func (g *guard) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	rollback, err := g.enter(query)
+	ctx, release := g.bound(ctx)
+	if release != nil {
+		context.AfterFunc(g.handler, release)
+	}
+	rollback, err := g.enter(ctx, query)
 	if err != nil {
 		return nil, err
 	}
-	ctx, release := g.bound(ctx)
 	rows, err := g.tx.QueryContext(ctx, query, args...)
-	g.leave(rollback, err)
-	if release != nil {
-		context.AfterFunc(g.handler, release)
+	g.leave(ctx, rollback, err)
+	if err == nil {
+		g.keep(rows.Close)
 	}
 	return rows, err
 }
 
 // QueryRowContext is QueryContext for one row.
 func (g *guard) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	rollback, err := g.enter(query)
-	if err != nil {
-		return errorRow(ctx, err)
-	}
 	ctx, release := g.bound(ctx)
-	row := g.tx.QueryRowContext(ctx, query, args...)
-	g.leave(rollback, row.Err())
 	if release != nil {
 		context.AfterFunc(g.handler, release)
 	}
-	return row
-}
-
-// savepoint opens a nested transaction of the handler. end releases it or
-// rolls back to it; it works after the handler's context is gone.
-func (g *guard) savepoint(ctx context.Context) (end func(commit bool) error, err error) {
-	if _, err := g.enter(""); err != nil {
-		return nil, err
-	}
-	g.mu.Lock()
-	g.savepoints++
-	name := fmt.Sprintf("%snested_%d", ownSavepoint, g.savepoints)
-	g.mu.Unlock()
-	_, err = g.tx.ExecContext(ctx, "SAVEPOINT "+name)
-	g.leave(false, err)
+	rollback, err := g.enter(ctx, query)
 	if err != nil {
-		return nil, err
+		return errorRow(ctx, err)
 	}
-	g.nest(+1)
-	return func(commit bool) error {
-		ctx, cancel := detached(ctx)
-		defer cancel()
-		defer g.nest(-1)
-		if commit {
-			return g.own(ctx, false, "RELEASE SAVEPOINT "+name)
-		}
-		if err := g.own(ctx, true, "ROLLBACK TO SAVEPOINT "+name); err != nil {
-			return err
-		}
-		return g.own(ctx, false, "RELEASE SAVEPOINT "+name)
-	}, nil
-}
-
-func (g *guard) nest(change int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.nested += change
-}
-
-// own sends a statement of ours on the handler's behalf.
-func (g *guard) own(ctx context.Context, rollback bool, query string) error {
-	if _, err := g.enter(""); err != nil {
-		return err
-	}
-	_, err := g.tx.ExecContext(ctx, query)
-	g.leave(rollback, err)
-	return err
+	row := g.tx.QueryRowContext(ctx, query, args...)
+	g.leave(ctx, rollback, row.Err())
+	g.keep(func() error { return row.Scan() }) // which closes it
+	return row
 }
 
 // ours is the way through a guard for our own statements, when a handler hands
@@ -261,20 +266,20 @@ func (g *guard) own(ctx context.Context, rollback bool, query string) error {
 type ours struct{ *guard }
 
 func (o ours) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if _, err := o.enter(""); err != nil {
+	if _, err := o.enter(ctx, ""); err != nil {
 		return nil, err
 	}
 	result, err := o.tx.ExecContext(ctx, query, args...)
-	o.leave(strings.HasPrefix(query, "ROLLBACK TO "), err)
+	o.leave(ctx, strings.HasPrefix(query, "ROLLBACK TO "), err)
 	return result, err
 }
 
 func (o ours) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if _, err := o.enter(""); err != nil {
+	if _, err := o.enter(ctx, ""); err != nil {
 		return nil, err
 	}
 	rows, err := o.tx.QueryContext(ctx, query, args...)
-	o.leave(false, err)
+	o.leave(ctx, false, err)
 	return rows, err
 }
 

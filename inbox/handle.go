@@ -68,28 +68,29 @@ type handle struct {
 var _ bun.IDB = (*handle)(nil)
 
 func (h *handle) Dialect() schema.Dialect { return h.db.Dialect() }
+func (h *handle) conn() outer             { return outer{h.guard} }
 
-func (h *handle) NewValues(model any) *bun.ValuesQuery { return h.db.NewValues(model).Conn(h.guard) }
-func (h *handle) NewSelect() *bun.SelectQuery          { return h.db.NewSelect().Conn(h.guard) }
-func (h *handle) NewInsert() *bun.InsertQuery          { return h.db.NewInsert().Conn(h.guard) }
-func (h *handle) NewUpdate() *bun.UpdateQuery          { return h.db.NewUpdate().Conn(h.guard) }
-func (h *handle) NewDelete() *bun.DeleteQuery          { return h.db.NewDelete().Conn(h.guard) }
-func (h *handle) NewMerge() *bun.MergeQuery            { return h.db.NewMerge().Conn(h.guard) }
+func (h *handle) NewValues(model any) *bun.ValuesQuery { return h.db.NewValues(model).Conn(h.conn()) }
+func (h *handle) NewSelect() *bun.SelectQuery          { return h.db.NewSelect().Conn(h.conn()) }
+func (h *handle) NewInsert() *bun.InsertQuery          { return h.db.NewInsert().Conn(h.conn()) }
+func (h *handle) NewUpdate() *bun.UpdateQuery          { return h.db.NewUpdate().Conn(h.conn()) }
+func (h *handle) NewDelete() *bun.DeleteQuery          { return h.db.NewDelete().Conn(h.conn()) }
+func (h *handle) NewMerge() *bun.MergeQuery            { return h.db.NewMerge().Conn(h.conn()) }
 func (h *handle) NewRaw(query string, args ...any) *bun.RawQuery {
-	return h.db.NewRaw(query, args...).Conn(h.guard)
+	return h.db.NewRaw(query, args...).Conn(h.conn())
 }
 
 func (h *handle) NewCreateTable() *bun.CreateTableQuery {
-	return h.db.NewCreateTable().Conn(h.guard)
+	return h.db.NewCreateTable().Conn(h.conn())
 }
-func (h *handle) NewDropTable() *bun.DropTableQuery     { return h.db.NewDropTable().Conn(h.guard) }
-func (h *handle) NewCreateIndex() *bun.CreateIndexQuery { return h.db.NewCreateIndex().Conn(h.guard) }
-func (h *handle) NewDropIndex() *bun.DropIndexQuery     { return h.db.NewDropIndex().Conn(h.guard) }
+func (h *handle) NewDropTable() *bun.DropTableQuery     { return h.db.NewDropTable().Conn(h.conn()) }
+func (h *handle) NewCreateIndex() *bun.CreateIndexQuery { return h.db.NewCreateIndex().Conn(h.conn()) }
+func (h *handle) NewDropIndex() *bun.DropIndexQuery     { return h.db.NewDropIndex().Conn(h.conn()) }
 func (h *handle) NewTruncateTable() *bun.TruncateTableQuery {
-	return h.db.NewTruncateTable().Conn(h.guard)
+	return h.db.NewTruncateTable().Conn(h.conn())
 }
-func (h *handle) NewAddColumn() *bun.AddColumnQuery   { return h.db.NewAddColumn().Conn(h.guard) }
-func (h *handle) NewDropColumn() *bun.DropColumnQuery { return h.db.NewDropColumn().Conn(h.guard) }
+func (h *handle) NewAddColumn() *bun.AddColumnQuery   { return h.db.NewAddColumn().Conn(h.conn()) }
+func (h *handle) NewDropColumn() *bun.DropColumnQuery { return h.db.NewDropColumn().Conn(h.conn()) }
 
 // hooked sends a query through bun, which formats it and runs its hooks, and
 // hands the finished text to send.
@@ -120,7 +121,7 @@ func (s sender) QueryRowContext(ctx context.Context, _ string, _ ...any) *sql.Ro
 
 func (h *handle) ExecContext(ctx context.Context, query string, args ...any) (result sql.Result, err error) {
 	err = h.hooked(ctx, query, args, func(ctx context.Context, query string) error {
-		result, err = h.guard.ExecContext(ctx, query)
+		result, err = h.conn().ExecContext(ctx, query)
 		return err
 	})
 	return result, err
@@ -128,7 +129,7 @@ func (h *handle) ExecContext(ctx context.Context, query string, args ...any) (re
 
 func (h *handle) QueryContext(ctx context.Context, query string, args ...any) (rows *sql.Rows, err error) {
 	err = h.hooked(ctx, query, args, func(ctx context.Context, query string) error {
-		rows, err = h.guard.QueryContext(ctx, query)
+		rows, err = h.conn().QueryContext(ctx, query)
 		return err
 	})
 	return rows, err
@@ -136,7 +137,7 @@ func (h *handle) QueryContext(ctx context.Context, query string, args ...any) (r
 
 func (h *handle) QueryRowContext(ctx context.Context, query string, args ...any) (row *sql.Row) {
 	err := h.hooked(ctx, query, args, func(ctx context.Context, query string) error {
-		row = h.guard.QueryRowContext(ctx, query)
+		row = h.conn().QueryRowContext(ctx, query)
 		return row.Err()
 	})
 	if row == nil {
@@ -149,6 +150,7 @@ func (h *handle) QueryRowContext(ctx context.Context, query string, args ...any)
 // came after it; neither ends the transaction of the inbox. opts is ignored, as
 // bun ignores it for nested transactions.
 func (h *handle) BeginTx(ctx context.Context, _ *sql.TxOptions) (bun.Tx, error) {
+	h.guard.awaitRollbacks(endTimeout)
 	h.guard.mu.Lock()
 	if h.nested == nil {
 		h.nested = bun.NewDB(sql.OpenDB(bridge{h}), h.db.Dialect())
@@ -172,10 +174,11 @@ func (h *handle) RunInTx(ctx context.Context, opts *sql.TxOptions, fn func(ctx c
 	}()
 	err = fn(ctx, tx)
 	done = true
+	// database/sql rolls back by itself when ctx has ended.
+	defer h.guard.awaitRollbacks(endTimeout)
 	if err == nil {
 		return tx.Commit()
 	}
-	// database/sql has rolled back by itself when ctx has ended.
 	if undo := tx.Rollback(); undo != nil && !errors.Is(undo, sql.ErrTxDone) {
 		return errors.Join(err, undo)
 	}

@@ -19,6 +19,20 @@ func (l *limits) add(names []string, n int, wake chan struct{}) {
 	*l = append(*l, &limit{names: names, permits: make(chan struct{}, n), wake: wake})
 }
 
+// take reports false only after it has left word: a permit that comes back
+// later wakes somebody.
+func (l *limit) take() bool {
+	for range 2 {
+		select {
+		case l.permits <- struct{}{}:
+			return true
+		default:
+			l.starved.Store(true)
+		}
+	}
+	return false
+}
+
 // acquire takes a permit for every limited name that has one left, and returns
 // the names that may be claimed. release gives the permits back that the claimed
 // messages do not need, and with nil all that are left.
@@ -28,11 +42,9 @@ func (l limits) acquire(names []string) (allowed []string, release func(claimed 
 	}
 	var held []*limit
 	for _, limit := range l {
-		select {
-		case limit.permits <- struct{}{}:
+		if limit.take() {
 			held = append(held, limit)
-		default:
-			limit.starved.Store(true)
+		} else {
 			names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(limit.names, name) })
 		}
 	}

@@ -31,7 +31,7 @@ type marks struct {
 	byName  map[string]mark
 	epoch   int // counts the returns to the beginning
 	rescan  time.Time
-	rescans time.Duration // cost of the last rescan
+	planned bool // somebody has been told to come back at the rescan
 }
 
 // start returns where to claim. epoch belongs to that view and goes to advance.
@@ -73,6 +73,19 @@ func (m *marks) advance(epoch int, rescan, full bool, claimed []*Claimed, now ti
 	}
 }
 
+// idle tells a worker that found nothing how long it is until the rescan, once
+// per rescan: what became visible behind the marks would otherwise wait for the
+// next poll.
+func (m *marks) idle(now time.Time) (wait time.Duration, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.byName) == 0 || m.planned {
+		return 0, false
+	}
+	m.planned = true
+	return max(m.rescan.Sub(now), 0), true
+}
+
 // reset goes back to the beginning: rows were given back.
 func (m *marks) reset() {
 	m.mu.Lock()
@@ -83,4 +96,5 @@ func (m *marks) reset() {
 func (m *marks) forget() {
 	m.byName = map[string]mark{}
 	m.epoch++
+	m.planned = false
 }

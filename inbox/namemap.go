@@ -68,7 +68,7 @@ func TryRegister[T any](m *NameMap, r Registration) error {
 	if typ.Kind() == reflect.Pointer {
 		reg.typ, reg.pointer = typ.Elem(), true
 	}
-	if k := reg.typ.Kind(); k == reflect.Interface || k == reflect.Pointer {
+	if k := reg.typ.Kind(); k == reflect.Interface || k == reflect.Pointer || reg.pointer && typ.Name() != "" {
 		return fmt.Errorf("inbox: register %s: not a concrete type", typ)
 	}
 	if reg.Codec == nil {
@@ -109,6 +109,9 @@ func (m *NameMap) NameOf(message any) (name string, ok bool) {
 	}
 	return reg.Name, true
 }
+
+// Has reports whether messages can be stored, or were stored, under name.
+func (m *NameMap) Has(name string) bool { return m.forName(name) != nil }
 
 // Decode turns the payload of a stored message into the registered type.
 // An unregistered name and a payload that the codec refuses are errors.

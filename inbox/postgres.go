@@ -11,7 +11,7 @@ import (
 // postgres is the store on PostgreSQL 13 or newer.
 type postgres struct{ *database }
 
-func (s *postgres) add(ctx context.Context, q querier, rows []row) ([]added, error) {
+func (s *postgres) add(ctx context.Context, q querier, rows []row, bounded bool) ([]added, error) {
 	n := len(rows)
 	sources, ids, names, keys := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	payloads, fingerprints := make([][]byte, n), make([][]byte, n)
@@ -33,7 +33,11 @@ func (s *postgres) add(ctx context.Context, q querier, rows []row) ([]added, err
 		Present     bool
 		Fingerprint []byte
 	}
-	err := s.scan(ctx, q, &found, s.text(postgresAdd),
+	template := postgresAdd
+	if bounded {
+		template = postgresAddBounded
+	}
+	err := s.scan(ctx, q, &found, s.text(template),
 		pgdialect.Array(sources), pgdialect.Array(ids), pgdialect.Array(names), pgdialect.Array(keys),
 		pgdialect.Array(payloads), pgdialect.Array(fingerprints), pgdialect.Array(metadata), pgdialect.Array(dues))
 	if err != nil {

@@ -10,11 +10,21 @@ const (
 	// already (without that, ON CONFLICT would wait for a transaction that is
 	// just settling the row), insert sorted by identity so that overlapping
 	// batches lock in one order, queue what came back.
-	postgresAdd = `
+	postgresAdd = postgresAddInput + postgresAddRest
+
+	// The same for a gathered statement that is a transaction of its own: it
+	// waits only this long for somebody's open transaction with one of its ids.
+	// The setting is made first, once, and ends with the transaction.
+	postgresAddBounded = postgresAddInput +
+		" WHERE (SELECT set_config('lock_timeout', '50ms', true)) IS NOT NULL" + postgresAddRest
+
+	postgresAddInput = `
 WITH input AS MATERIALIZED (
 	SELECT nextval('{sequence}') AS id, u.*
 	FROM unnest(?::text[], ?::text[], ?::text[], ?::text[], ?::bytea[], ?::bytea[], ?::text[], ?::text[])
-		WITH ORDINALITY AS u (source, message_id, name, ordering_key, payload, fingerprint, metadata, due, ord)
+		WITH ORDINALITY AS u (source, message_id, name, ordering_key, payload, fingerprint, metadata, due, ord)`
+
+	postgresAddRest = `
 ), present AS MATERIALIZED (
 	SELECT i.ord, m.fingerprint
 	FROM input i JOIN {messages} m

@@ -246,14 +246,21 @@ func (p *Processor) Drain(ctx context.Context) (processed int, err error) {
 	defer end()
 	p.marks.reset()
 	size := batchSize{max: p.config.BatchSize}
+	fromStart := true
 	for ctx.Err() == nil {
 		progress, err := p.step(session, &size)
 		processed += progress.processed
 		if err != nil {
 			return processed, fmt.Errorf("inbox: drain: %w", err)
 		}
-		if progress.claimed == 0 {
+		switch {
+		case progress.claimed > 0:
+			fromStart = false
+		case fromStart:
 			return processed, nil
+		default: // something may have become visible behind the marks
+			fromStart = true
+			p.marks.reset()
 		}
 	}
 	return processed, ctx.Err()

@@ -22,6 +22,7 @@ type Repository struct {
 	names  *NameMap
 	*database
 	store store
+	group group
 
 	// accepting counts the calls of Accept that want the write lock of SQLite;
 	// a processor in this process ends its batch early for them.
@@ -44,6 +45,7 @@ func NewRepository(db *bun.DB, names *NameMap, config Config) (*Repository, erro
 		return nil, err
 	}
 	r := &Repository{config: config, names: names, wakes: map[chan struct{}]bool{}}
+	r.group.repo = r
 	var err error
 	if r.database, err = newDatabase(db, &r.config); err != nil {
 		return nil, err
@@ -56,6 +58,9 @@ func NewRepository(db *bun.DB, names *NameMap, config Config) (*Repository, erro
 	}
 	return r, nil
 }
+
+// Names returns the name map that the repository was made with.
+func (r *Repository) Names() *NameMap { return r.names }
 
 // Add stores entries in the caller's transaction, in one statement, and never
 // commits. Only after the caller has committed may the sender be answered; then
@@ -81,28 +86,23 @@ func (r *Repository) Add(ctx context.Context, tx bun.IConn, entries []Entry) ([]
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
-	outcomes, err := r.add(ctx, q, rows)
+	outcomes, err := r.add(ctx, q, rows, false)
 	return outcomes, r.wrap("add", err)
 }
 
 // Accept is Add in a transaction of its own: when it returns without error, the
 // entries are committed and the sender may be answered. It wakes the processors
-// of this process. What the database wants retried, it retries a few times
+// of this process. Calls that arrive while others commit share a statement and a
+// commit; each returns when its own entries are durable. What the database wants retried, it retries a few times
 // before it returns a *RetryableError.
 func (r *Repository) Accept(ctx context.Context, entries []Entry) ([]Outcome, error) {
 	rows, err := r.prepare(entries)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
-	var outcomes []Outcome
-	pause := Backoff{Base: 20 * time.Millisecond, Max: time.Second}
-	for try := 1; ; try++ {
-		outcomes, err = r.accept(ctx, rows)
-		err = r.wrap("accept", err)
-		var again *RetryableError
-		if !errors.As(err, &again) || try == acceptTries || sleep(ctx, pause.Delay(try)) != nil {
-			break
-		}
+	outcomes, err := r.group.accept(ctx, rows)
+	if errors.Is(err, errAlone) {
+		outcomes, err = r.acceptAlone(ctx, rows)
 	}
 	if err != nil {
 		return nil, err
@@ -111,16 +111,34 @@ func (r *Repository) Accept(ctx context.Context, entries []Entry) ([]Outcome, er
 	return outcomes, nil
 }
 
-func (r *Repository) accept(ctx context.Context, rows []row) (outcomes []Outcome, err error) {
+// acceptAlone tries again what the database wants tried again.
+func (r *Repository) acceptAlone(ctx context.Context, rows []row) ([]Outcome, error) {
+	pause := Backoff{Base: 20 * time.Millisecond, Max: time.Second}
+	for try := 1; ; try++ {
+		outcomes, err := r.accept(ctx, rows, false)
+		if err == nil {
+			return outcomes, nil
+		}
+		err = r.wrap("accept", err)
+		var again *RetryableError
+		if !errors.As(err, &again) || try == acceptTries || sleep(ctx, pause.Delay(try)) != nil {
+			return nil, err
+		}
+	}
+}
+
+// accept stores rows in a transaction of its own. bounded is for gathered calls:
+// it waits only briefly for an open transaction that holds one of the ids.
+func (r *Repository) accept(ctx context.Context, rows []row, bounded bool) (outcomes []Outcome, err error) {
 	if r.dialect == postgresDialect && !renamed(rows) {
 		// One statement is a transaction of its own; its last reply comes
 		// after the commit.
-		return r.add(ctx, r.db.DB, rows)
+		return r.add(ctx, r.db.DB, rows, bounded)
 	}
 	r.accepting.Add(1)
 	defer r.accepting.Add(-1)
 	err = r.inTransaction(ctx, txOptions{isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx querier) error {
-		outcomes, err = r.add(ctx, tx, rows)
+		outcomes, err = r.add(ctx, tx, rows, bounded)
 		return err
 	})
 	return outcomes, err
@@ -182,7 +200,7 @@ func renamed(rows []row) bool {
 }
 
 // add stores rows and reports each outcome, in order.
-func (r *Repository) add(ctx context.Context, q querier, rows []row) ([]Outcome, error) {
+func (r *Repository) add(ctx context.Context, q querier, rows []row, bounded bool) ([]Outcome, error) {
 	outcomes := make([]Outcome, len(rows))
 	for i := range rows {
 		outcomes[i].Identity = rows[i].Identity
@@ -198,7 +216,7 @@ func (r *Repository) add(ctx context.Context, q querier, rows []row) ([]Outcome,
 			batch[i] = rows[at]
 		}
 	}
-	results, err := r.store.add(ctx, q, batch)
+	results, err := r.store.add(ctx, q, batch, bounded)
 	if err != nil {
 		return nil, err
 	}

@@ -61,13 +61,13 @@ func (p *Processor) processOne(ctx context.Context, tx querier, c *Claimed) (r r
 		if err == nil {
 			return r, p.settled(p.repo.store.processed(ctx, tx, []*Claimed{c}))
 		}
-		if tampered := p.tampered(err); tampered != nil {
+		if tampered := p.tampered(err, &r.attempt); tampered != nil {
 			return r, tampered
 		}
 		r.attempt.err = fmt.Errorf("inbox: the handler left the transaction unusable: %w", err)
 	}
 	if err := rollbackTo(ctx, tx, messageSavepoint); err != nil {
-		if tampered := p.tampered(err); tampered != nil {
+		if tampered := p.tampered(err, &r.attempt); tampered != nil {
 			return r, tampered
 		}
 		return r, fmt.Errorf("%w: %w", ErrTransactionLost, err)
@@ -91,11 +91,12 @@ func (p *Processor) settled(err error) error {
 }
 
 // tampered recognises that the savepoint is gone although the connection is
-// not: somebody ended the transaction. SQLite cannot tell; there it may have
-// been the database itself.
-func (p *Processor) tampered(err error) error {
+// not: somebody ended the transaction. What SQLite itself rolled back, the guard
+// knows of, unless the handler did not use its handle.
+func (p *Processor) tampered(err error, a *attempt) error {
 	switch code := sqlState(err); {
-	case code == codeNoSavepoint, code == codeNoTransaction, errors.Is(err, sql.ErrTxDone):
+	case code == codeNoSavepoint, code == codeNoTransaction, errors.Is(err, sql.ErrTxDone),
+		p.repo.dialect == sqliteDialect && sqliteCode(err) == sqliteError && !a.undone && !brokeItself(a.err):
 		return fmt.Errorf("%w: %w", errTampered, err)
 	}
 	return nil
@@ -114,6 +115,8 @@ func (p *Processor) salvage(ctx context.Context, c *Claimed, r *result, cause er
 		}
 		a.err = Permanent(cause)
 		r.fate, r.failure = p.judge(c, a)
+	case isCommitError(cause) && p.refusedAtCommit(cause) && r.fate != 0:
+		// What the handler wrote was undone before: it is the hook's doing.
 	case isCommitError(cause) && p.refusedAtCommit(cause):
 		// A deferred constraint, for example: the message's own failure.
 		a.err = fmt.Errorf("inbox: the commit was refused: %w", cause)
@@ -122,7 +125,7 @@ func (p *Processor) salvage(ctx context.Context, c *Claimed, r *result, cause er
 		// Nobody knows whether it is in. The record is a compare-and-set under
 		// the lock of the queue row: it finds nothing if the commit was applied.
 		r.fate, r.failure = p.interrupt(p.unchanged(c), cause)
-	case a.err != nil && (a.timedOut || a.leaked || brokeItself(a.err) || !connectionLost(cause)):
+	case a.err != nil && (a.timedOut || a.leaked || a.cut || brokeItself(a.err) || !connectionLost(cause)):
 		r.fate, r.failure = p.judge(c, a)
 	case a.err == nil && !connectionLost(cause):
 		a.err = cause
@@ -141,7 +144,7 @@ func (p *Processor) unchanged(c *Claimed) failure {
 // refusedAtCommit reports that the server itself said no, so that nothing is in.
 func (p *Processor) refusedAtCommit(err error) bool {
 	if p.repo.dialect == sqliteDialect {
-		return sqliteCode(err) != 0
+		return sqliteCode(err) == sqliteConstraint // else it is busy, or the disk is full
 	}
 	return sqlState(err) != "" && !connectionLost(err)
 }
@@ -181,7 +184,7 @@ func (p *Processor) record(ctx context.Context, r *result) error {
 		})
 	}
 	err := write(true)
-	if errors.Is(err, ErrTransactionLost) {
+	if errors.Is(err, ErrTransactionLost) || isCommitError(err) && p.refusedAtCommit(err) {
 		err = write(false) // the hook broke the transaction
 	}
 	switch {
@@ -216,7 +219,8 @@ func (p *Processor) callOnDead(ctx context.Context, tx querier, r *result) error
 		return ErrTransactionLost
 	}
 	if err := rollbackTo(ctx, tx, hookSavepoint); err != nil {
-		return fmt.Errorf("%w: %w", ErrTransactionLost, err)
+		// Not wrapped: a connection that the hook has cost is no interruption.
+		return fmt.Errorf("%w: %v", ErrTransactionLost, err)
 	}
 	return nil
 }

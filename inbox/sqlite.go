@@ -34,7 +34,7 @@ func placeholders(template string, columns, n int) string {
 	).Replace(template)
 }
 
-func (s *sqlite) add(ctx context.Context, q querier, rows []row) ([]added, error) {
+func (s *sqlite) add(ctx context.Context, q querier, rows []row, _ bool) ([]added, error) {
 	now := s.now()
 	args := make([]any, 0, 8*len(rows))
 	for i := range rows {

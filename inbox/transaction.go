@@ -64,7 +64,8 @@ func (d *database) inTransaction(ctx context.Context, opts txOptions, fn func(ct
 		return fmt.Errorf("take a connection: %w", err)
 	}
 	defer func() {
-		if connectionLost(err) {
+		// A connection of SQLite cannot be lost, and may be the database itself.
+		if d.dialect == postgresDialect && connectionLost(err) {
 			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 		}
 		_ = conn.Close()

@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// conflictTries is how often a step begins again by itself.
+const conflictTries = 10
+
 // progress says what a step did.
 type progress struct {
 	claimed   int
@@ -19,8 +22,25 @@ func (b *batchSize) limit() int { return b.max - b.lost }
 func (b *batchSize) shrink()    { b.lost = b.max - max(b.limit()/2, 1) }
 func (b *batchSize) grow()      { b.lost -= min(b.lost, 1+b.limit()/8) }
 
-// step claims a batch and brings its messages to an end.
-func (p *Processor) step(s session, size *batchSize) (progress, error) {
+// conflictBackoff is the pause after a claim that the database wants again.
+var conflictBackoff = Backoff{Base: 10 * time.Millisecond, Max: 500 * time.Millisecond}
+
+// step is try, and again a few times where the database wants that: under strict
+// isolation a claim may lose against a neighbour's, which is no outage.
+func (p *Processor) step(s session, size *batchSize) (done progress, err error) {
+	for n := 1; ; n++ {
+		progress, err := p.try(s, size)
+		done.claimed += progress.claimed
+		done.processed += progress.processed
+		if p.repo.dialect.retryCode(err) == "" || n == conflictTries || sleep(s.stop, conflictBackoff.Delay(n)) != nil {
+			return done, err
+		}
+		p.marks.reset()
+	}
+}
+
+// try claims a batch and brings its messages to an end.
+func (p *Processor) try(s session, size *batchSize) (progress, error) {
 	names, release := p.limits.acquire(p.rotated())
 	defer release(nil)
 	if len(names) == 0 {
@@ -82,6 +102,11 @@ func (p *Processor) claim(ctx context.Context, tx querier, names []string, limit
 	}
 	now := time.Now()
 	p.marks.advance(epoch, rescan, len(claimed) == limit, claimed, now, now.Sub(began))
+	if len(claimed) == 0 {
+		if wait, ok := p.marks.idle(now); ok {
+			time.AfterFunc(wait, func() { signal(p.wake) })
+		}
+	}
 	return claimed, nil
 }
 
@@ -105,8 +130,7 @@ func (p *Processor) fallBack(s session, b *batch, cause error) (processed int, e
 		if settled || err != nil {
 			return len(b.done), err
 		}
-	case !errors.Is(cause, errBatchFailed) && !isCommitError(cause) && connectionLost(cause):
-		// The database is away: nobody is to blame.
+	case len(b.ran) == 0:
 		return 0, cause
 	}
 	if b.guilty != nil {

@@ -78,38 +78,37 @@ func openPostgres(dsn, schema string) (*bun.DB, error) {
 }
 
 // openTemporary opens a database for the demo alone. On PostgreSQL it is a schema
-// of its own in the database of dsn; else a SQLite file, a temporary one if dsn
-// is empty. Call remove when done: it closes and removes all of it.
+// of its own in the database of dsn; else a SQLite file, in a temporary directory
+// if dsn is empty. Call remove when done: it closes and removes all of it.
 func openTemporary(ctx context.Context, dsn string) (db *bun.DB, remove func() error, err error) {
 	if isPostgres(dsn) {
 		return openTemporarySchema(ctx, dsn)
 	}
-	directory := filepath.Dir(dsn)
+	clean := func() error { return removeSQLite(dsn) }
 	if dsn == "" {
-		if directory, err = os.MkdirTemp("", "letterbox-demo-"); err != nil {
+		directory, err := os.MkdirTemp("", "letterbox-demo-")
+		if err != nil {
 			return nil, nil, err
 		}
 		dsn = filepath.Join(directory, "demo.db")
-		remove = func() error { return os.RemoveAll(directory) }
-	} else {
-		if _, err := os.Stat(dsn); err == nil {
-			return nil, nil, fmt.Errorf("-demo wants a database of its own, and %s exists", dsn)
-		}
-		file := dsn
-		remove = func() error {
-			var all error
-			for _, suffix := range []string{"", "-wal", "-shm"} {
-				if err := os.Remove(file + suffix); !errors.Is(err, os.ErrNotExist) {
-					all = errors.Join(all, err)
-				}
-			}
-			return all
-		}
+		clean = func() error { return os.RemoveAll(directory) }
+	} else if _, err := os.Stat(dsn); err == nil {
+		return nil, nil, fmt.Errorf("-demo wants a database of its own, and %s exists", dsn)
 	}
 	if db, err = openDatabase(dsn); err != nil {
-		return nil, nil, errors.Join(err, remove())
+		return nil, nil, errors.Join(err, clean())
 	}
-	return db, func() error { return errors.Join(db.Close(), remove()) }, nil
+	return db, func() error { return errors.Join(db.Close(), clean()) }, nil
+}
+
+// removeSQLite removes a file and what SQLite puts beside it.
+func removeSQLite(file string) (err error) {
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if e := os.Remove(file + suffix); !errors.Is(e, os.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}
+	return err
 }
 
 func openTemporarySchema(ctx context.Context, dsn string) (db *bun.DB, remove func() error, err error) {

@@ -30,7 +30,7 @@ const (
 type CreditPix struct {
 	EndToEndID  string    `json:"endToEndId" pattern:"^E[0-9]{20}[a-zA-Z0-9]{11}$" doc:"E, 8 digits of the payer's bank, yyyyMMddHHmm, 11 letters or digits"`
 	TxID        string    `json:"txid" pattern:"^[a-zA-Z0-9]{1,35}$"`
-	Valor       Cents     `json:"valor" pattern:"^[0-9]{1,10}\\.[0-9]{2}$" doc:"Amount in reais, a decimal string" example:"\"110.00\""`
+	Valor       Cents     `json:"valor" pattern:"^[0-9]{1,10}\\.[0-9]{2}$" doc:"Amount in reais, a decimal string" example:"110.00"`
 	Horario     time.Time `json:"horario" doc:"RFC 3339"`
 	Chave       string    `json:"chave" minLength:"1" maxLength:"77" doc:"The key of the account to credit"`
 	InfoPagador string    `json:"infoPagador,omitempty"`

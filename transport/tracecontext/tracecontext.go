@@ -32,7 +32,7 @@ const (
 	maxMembers     = 32
 )
 
-// Put adds traceparent and tracestate to metadata, which it makes when it is
+// Put sets traceparent and tracestate in metadata, which it makes when it is
 // nil, and returns it. A malformed traceparent drops both, a malformed
 // tracestate only itself.
 func Put(metadata map[string]string, traceparent, tracestate string) map[string]string {
@@ -44,6 +44,7 @@ func Put(metadata map[string]string, traceparent, tracestate string) map[string]
 		metadata = map[string]string{}
 	}
 	metadata[Traceparent] = traceparent
+	delete(metadata, Tracestate) // it belonged to another parent
 	if ValidState(tracestate) {
 		metadata[Tracestate] = tracestate
 	}

@@ -1,0 +1,17 @@
+module github.com/letterbox-go/letterbox/dedupe/redisstore
+
+go 1.25.0
+
+require (
+	github.com/letterbox-go/letterbox v0.0.0
+	github.com/redis/go-redis/v9 v9.22.0
+)
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
+	go.uber.org/atomic v1.11.0 // indirect
+	golang.org/x/sys v0.47.0 // indirect
+)
+
+replace github.com/letterbox-go/letterbox => ../../

@@ -1,0 +1,3 @@
+package inboxtest
+
+var refusalCases, nestedCases, handleCases, connectionCases []Case
