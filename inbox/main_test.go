@@ -181,6 +181,7 @@ func taskIDs(prefix string, n int) []string {
 // node is what one process has: a pool, a repository, and a handler that writes
 // one effect per task.
 type node struct {
+	target   target
 	db       *bun.DB
 	names    *inbox.NameMap
 	requests *mediator.RequestMap
@@ -220,6 +221,7 @@ func openNode(t testing.TB, target target, migrated bool) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
+	n.target = target
 	if !migrated {
 		n.migrate(t)
 	}

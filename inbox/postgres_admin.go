@@ -18,9 +18,11 @@ func (d *database) lockKey(purpose string) int64 {
 
 func (s *postgres) version(ctx context.Context, q querier) (int, error) {
 	// to_regclass instead of the error of a missing table, which would end
-	// the transaction.
+	// the transaction. Alone it may answer from the session's cache of names,
+	// which is brought up to date when a relation is locked: a process that has
+	// waited for migrateLock would not see the tables of the one before it.
 	var found bool
-	err := s.scan(ctx, q, &found, `SELECT to_regclass(?) IS NOT NULL`, s.table("schema"))
+	err := s.scan(ctx, q, &found, `SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class WHERE oid = to_regclass(?))`, s.table("schema"))
 	if err != nil || !found {
 		return 0, err
 	}

@@ -20,8 +20,8 @@ type ProcessorConfig struct {
 	Events   *mediator.EventMediator
 
 	// Workers is how many batches are processed at once. Each holds one
-	// connection while it works. Default 4; SQLite has one writer, so more
-	// than one worker does not help there.
+	// connection while it works. Default 4; on SQLite always 1: it has one
+	// writer, and more workers would only queue up in front of acceptors.
 	Workers int
 	// BatchSize is how many messages share a transaction at most. Default 32.
 	// When one fails, its neighbours run again, each alone: their effects in
@@ -75,6 +75,9 @@ type Policy struct {
 
 func (c *ProcessorConfig) setDefaults(repo *Repository) {
 	setDefault(&c.Workers, 4)
+	if repo.dialect == sqliteDialect {
+		c.Workers = min(c.Workers, 1) // a negative one is still refused
+	}
 	setDefault(&c.BatchSize, 32)
 	setDefault(&c.BatchDuration, time.Second)
 	setDefault(&c.PollInterval, time.Second)

@@ -39,6 +39,8 @@ func onBoth(t *testing.T, test func(t *testing.T, dsn string)) {
 	}
 }
 
+var discard = slog.New(slog.DiscardHandler)
+
 func openApp(t *testing.T, dsn string) *app {
 	t.Helper()
 	db, err := openDatabase(dsn)
@@ -46,7 +48,7 @@ func openApp(t *testing.T, dsn string) *app {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	app, err := newApp(t.Context(), db, slog.New(slog.DiscardHandler))
+	app, err := newApp(t.Context(), db, discard)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,8 +54,8 @@ var claimCases = []Case{
 	},
 }
 
-// claim runs GetMany in a transaction that is rolled back.
-func (e *Env) claim(t *testing.T, repo *inbox.Repository, limit int, names ...string) []string {
+// claimFrom returns what a claim hands out, and gives it back.
+func (e *Env) claimFrom(t *testing.T, repo *inbox.Repository, limit int, names ...string) []*inbox.Claimed {
 	t.Helper()
 	tx, err := e.DB.BeginTx(t.Context(), nil)
 	if err != nil {
@@ -66,6 +66,19 @@ func (e *Env) claim(t *testing.T, repo *inbox.Repository, limit int, names ...st
 	if err != nil {
 		t.Fatal(err)
 	}
+	return claimed
+}
+
+// claimAll is claimFrom for everything that is due.
+func (e *Env) claimAll(t *testing.T) []*inbox.Claimed {
+	t.Helper()
+	return e.claimFrom(t, e.Repo, 1<<20)
+}
+
+// claim is claimFrom for the message ids.
+func (e *Env) claim(t *testing.T, repo *inbox.Repository, limit int, names ...string) []string {
+	t.Helper()
+	claimed := e.claimFrom(t, repo, limit, names...)
 	ids := make([]string, len(claimed))
 	for i, c := range claimed {
 		ids[i] = c.MessageID
@@ -270,9 +283,8 @@ func timeZones(t *testing.T, e *Env) {
 	if err := e.DB.NewRaw(`SELECT `+due+` AS due, `+received+` AS received FROM inbox_queue JOIN inbox_messages m USING (id) ORDER BY m.id`).Scan(t.Context(), &rows); err != nil {
 		t.Fatal(err)
 	}
-	late := *e // the same inbox once they are due
-	late.Repo = e.NewRepository(t, inbox.Config{Clock: func() time.Time { return instant }})
-	claimed := late.claimAll(t)
+	onceDue := e.NewRepository(t, inbox.Config{Clock: func() time.Time { return instant }})
+	claimed := e.claimFrom(t, onceDue, 100)
 	if len(rows) != len(zones) || len(claimed) != len(zones) {
 		t.Fatalf("%d rows and %d claimed, want %d", len(rows), len(claimed), len(zones))
 	}

@@ -40,21 +40,6 @@ var payloadCases = []Case{
 	},
 }
 
-// claimAll returns what a claim hands out, and leaves it as it was.
-func (e *Env) claimAll(t *testing.T) []*inbox.Claimed {
-	t.Helper()
-	tx, err := e.DB.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tx.Rollback() }()
-	claimed, err := e.Repo.GetMany(t.Context(), tx, 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return claimed
-}
-
 func payloads() map[string][]byte {
 	every := make([]byte, 256)
 	for i := range every {

@@ -2,7 +2,6 @@ package httpinbox
 
 import (
 	"errors"
-	"fmt"
 	"mime"
 	"net/http"
 	"strings"

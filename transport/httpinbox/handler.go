@@ -82,12 +82,8 @@ func (h *handler[T]) accept(w http.ResponseWriter, r *http.Request) (inbox.Outco
 	if err != nil {
 		return inbox.Outcome{}, err
 	}
-	ctx := r.Context()
-	if h.config.AcceptTimeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, h.config.AcceptTimeout)
-		defer cancel()
-	}
+	ctx, cancel := bounded(r, h.config.AcceptTimeout)
+	defer cancel()
 	outcomes, err := h.repo.Accept(ctx, []inbox.Entry{entry})
 	if err != nil {
 		return inbox.Outcome{}, err

@@ -177,11 +177,16 @@ func (e *env) raw(t *testing.T, request string) reply {
 	if err := conn.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
+	reader := bufio.NewReader(conn)
+	for {
+		response, err := http.ReadResponse(reader, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if response.StatusCode != http.StatusContinue {
+			return read(t, response)
+		}
 	}
-	return read(t, response)
 }
 
 func (e *env) dial(t *testing.T, request string) *net.TCPConn {

@@ -83,9 +83,9 @@ type logger interface {
 }
 
 // unavailable is the answer to a failing database. The sender learns nothing
-// about the reason; the log does, unless the client is gone and so is the reason.
+// about the reason; the log does, unless it is that the client is gone.
 func unavailable(ctx context.Context, throttle *throttle, log logger, retryAfter time.Duration, operation string, err error) *Problem {
-	if ctx.Err() == nil {
+	if !errors.Is(err, context.Canceled) {
 		if more, ok := throttle.pass(); ok {
 			log.WarnContext(ctx, "httpinbox: the inbox fails; senders are told to come back",
 				"operation", operation, "error", err, "suppressed", more)

@@ -1,6 +1,7 @@
 package httpinbox
 
 import (
+	"context"
 	"errors"
 	"io"
 	"mime"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 )
 
 // checkHeader refuses by the header alone, so that no body is read in vain.
@@ -45,6 +47,17 @@ func (h *handler[T]) checkMediaType(contentType string) error {
 func utf8Charset(params map[string]string) bool {
 	charset, given := params["charset"]
 	return !given || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "us-ascii")
+}
+
+// bounded returns a context for the work on a request that is there as a whole.
+// It does not end with the connection: net/http takes a client that closes its
+// sending side for one that is gone, and breaking a statement off would cost
+// the database connection, to no use for anybody.
+func bounded(r *http.Request, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if timeout < 0 {
+		return r.Context(), func() {}
+	}
+	return context.WithTimeout(context.WithoutCancel(r.Context()), timeout)
 }
 
 // readBody reads all of it, or none counts: a client that goes away in the

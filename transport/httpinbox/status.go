@@ -1,7 +1,6 @@
 package httpinbox
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -130,12 +129,8 @@ func (h *statusHandler) look(r *http.Request) (StatusAnswer, error) {
 			return StatusAnswer{}, asProblem(err, http.StatusForbidden, codeSource)
 		}
 	}
-	ctx := r.Context()
-	if h.config.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, h.config.Timeout)
-		defer cancel()
-	}
+	ctx, cancel := bounded(r, h.config.Timeout)
+	defer cancel()
 	id := h.config.ID(r)
 	status, err := h.repo.Status(ctx, inbox.Identity{Source: source, MessageID: id, Name: h.config.Name})
 	if errors.Is(err, inbox.ErrNotFound) {

@@ -1,0 +1,221 @@
+package inbox_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/letterbox-go/letterbox/inbox"
+	"github.com/letterbox-go/letterbox/internal/testdb"
+)
+
+// dialed opens a database and counts the connections that are attempted.
+func dialed(t *testing.T, dsn string) (*bun.DB, *atomic.Int64) {
+	t.Helper()
+	config, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	attempts := &atomic.Int64{}
+	dialer := net.Dialer{}
+	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		attempts.Add(1)
+		return dialer.DialContext(ctx, network, address)
+	}
+	db := stdlib.OpenDB(*config)
+	t.Cleanup(func() { db.Close() })
+	db.SetMaxOpenConns(10)
+	return bun.NewDB(db, pgdialect.New()), attempts
+}
+
+// logged returns a config whose log is kept.
+func logged() (inbox.Config, *syncBuffer) {
+	log := &syncBuffer{}
+	return inbox.Config{Logger: slog.New(slog.NewTextHandler(log, nil))}, log
+}
+
+// running runs a processor; stop ends it and fails the test unless that is clean.
+func (n *node) running(t *testing.T, config inbox.ProcessorConfig) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	p := n.mustProcessor(t, config)
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	ended := false
+	stop = func() {
+		if ended {
+			return
+		}
+		ended = true
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Error("Run did not stop within 30 s")
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// The database is away for a while, at the start and later.
+func TestDatabaseAway(t *testing.T) {
+	t.Parallel()
+	const away = 8 * time.Second
+	server := testdb.StartServer(t, testdb.Config{})
+	db, dials := dialed(t, server.DSN())
+	config, log := logged()
+	n, err := newNodeOn(db, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.migrate(t)
+	n.accept(t, taskIDs("before", 50)...)
+
+	outage := func(during func()) {
+		t.Helper()
+		if err := server.Stop("fast"); err != nil {
+			t.Fatal(err)
+		}
+		during()
+		dialsBefore, linesBefore := dials.Load(), strings.Count(log.String(), "\n")
+		time.Sleep(away) // it is what happens in a span of time that counts
+		// Both back off from 0.1 s on; four workers alone could dial thousands of times.
+		if got := dials.Load() - dialsBefore; got < 1 || got > 60 {
+			t.Errorf("%d attempts to connect in %v, want a few", got, away)
+		}
+		if got := strings.Count(log.String(), "\n") - linesBefore; got > 5 {
+			t.Errorf("%d log lines in %v, want a few:\n%s", got, away, log)
+		}
+		if _, err := n.repo.Accept(t.Context(), taskEntries("refused")); err == nil {
+			t.Error("Accept returned nil without a database")
+		}
+		if err := server.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	outage(func() { n.running(t, inbox.ProcessorConfig{}) })
+	// The pause has grown to seconds by now.
+	eventually(t, "the messages are processed after the first outage", 30*time.Second, func() bool {
+		return n.count(t, `SELECT count(*) FROM effects`) == 50
+	})
+	outage(func() {})
+	eventually(t, "the database answers", 10*time.Second, func() bool {
+		_, err := n.repo.Accept(t.Context(), taskEntries("after"))
+		return err == nil
+	})
+	eventually(t, "the message is processed after the second outage", 30*time.Second, func() bool {
+		return n.count(t, `SELECT count(*) FROM effects`) == 51
+	})
+	n.expectOnce(t, 51)
+	if text := log.String(); !strings.Contains(text, "the database fails") || !strings.Contains(text, "answers again") {
+		t.Errorf("the log does not tell of the outage and its end:\n%s", text)
+	}
+}
+
+// The server restarts while handlers run: their runs are lost, not charged.
+func TestServerRestarts(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"fast", "immediate", "kill"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			for _, driver := range []string{"pgx", "pgdriver"} {
+				t.Run(driver, func(t *testing.T) {
+					t.Parallel()
+					const messages = 150
+					server := testdb.StartServer(t, testdb.Config{})
+					n := openNode(t, target{driver, server.DSN()}, false)
+					n.accept(t, taskIDs("m", messages)...)
+					var calls atomic.Int64
+					pause := func(ctx context.Context, _ string) error {
+						calls.Add(1)
+						select {
+						case <-time.After(5 * time.Millisecond):
+						case <-ctx.Done():
+						}
+						return nil
+					}
+					n.before, n.after = pause, pause
+					n.running(t, inbox.ProcessorConfig{Workers: 4, BatchSize: 8})
+					for range 2 {
+						began := calls.Load()
+						eventually(t, "handlers run", 30*time.Second, func() bool { return calls.Load() > began+10 })
+						if err := server.Restart(mode); err != nil {
+							t.Fatal(err)
+						}
+					}
+					eventually(t, "all messages are processed", 60*time.Second, func() bool {
+						var left int
+						err := n.db.NewRaw(`SELECT count(*) FROM inbox_queue`).Scan(t.Context(), &left)
+						return err == nil && left == 0
+					})
+					n.expectOnce(t, messages)
+				})
+			}
+		})
+	}
+}
+
+// The server turns read-only under the pool (25006), as after a failover.
+func TestServerTurnsReadOnly(t *testing.T) {
+	t.Parallel()
+	for _, driver := range []string{"pgx", "pgdriver"} {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			n := openNode(t, target{driver, testdb.Postgres(t)}, false)
+			var name string
+			if err := n.db.NewRaw(`SELECT current_database()`).Scan(t.Context(), &name); err != nil {
+				t.Fatal(err)
+			}
+			n.accept(t, taskIDs("before", 20)...)
+			// Sessions that are open keep the setting they began with.
+			n.exec(t, `ALTER DATABASE "`+name+`" SET default_transaction_read_only = on`)
+			old := openNode(t, n.target, true)
+			if _, err := old.repo.Accept(t.Context(), taskEntries("refused")); err == nil {
+				t.Error("a read-only server accepted a message")
+			}
+			stop := old.running(t, inbox.ProcessorConfig{})
+			eventually(t, "the processor met the read-only server", 10*time.Second, func() bool { return old.db.Stats().OpenConnections > 0 })
+			n.exec(t, `SET default_transaction_read_only = off`)
+			n.exec(t, `ALTER DATABASE "`+name+`" RESET default_transaction_read_only`)
+			// The connections that began read-only must have left the pool.
+			eventually(t, "the messages are processed", 20*time.Second, func() bool {
+				return n.count(t, `SELECT count(*) FROM effects`) == 20
+			})
+			stop()
+			n.expectOnce(t, 20)
+		})
+	}
+}
+
+func TestBackendsTerminated(t *testing.T) {
+	t.Parallel()
+	const messages = 200
+	n := openNode(t, target{"pgx", testdb.Postgres(t)}, false)
+	n.accept(t, taskIDs("m", messages)...)
+	worker := openNode(t, n.target, true)
+	worker.exec(t, `SELECT 1`)
+	worker.after = func(context.Context, string) error { time.Sleep(2 * time.Millisecond); return nil }
+	worker.running(t, inbox.ProcessorConfig{Workers: 4, BatchSize: 8})
+	eventually(t, "all messages are processed although their connections are terminated", 60*time.Second, func() bool {
+		// Those that hold messages, a few times a second.
+		n.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND pid <> pg_backend_pid() AND state = 'idle in transaction' AND random() < 0.2`)
+		time.Sleep(50 * time.Millisecond)
+		return n.count(t, `SELECT count(*) FROM inbox_queue`) == 0
+	})
+	n.expectOnce(t, messages)
+}
