@@ -28,7 +28,7 @@ type attempt struct {
 	err        error // nil: the handler returned nil and left the transaction usable
 	statements int
 	undone     bool // the transaction was lost
-	cut        bool // because a context of the handler ended in mid-query
+	own        bool // by the handler's own doing
 	leaked     bool // the handler is still running
 	stopped    bool // cancelled because the processor stops
 	timedOut   bool
@@ -127,7 +127,7 @@ func (p *Processor) awaitCancelled(done <-chan error) (err error, leaked bool) {
 // inspect shuts the guard and adds what the handler did not say.
 func (p *Processor) inspect(a *attempt, guard *guard) {
 	open := guard.close(p.config.HandlerGrace)
-	a.statements, a.undone, a.cut = guard.used()
+	a.statements, a.undone, a.own = guard.used()
 	if a.err == nil && a.timedOut {
 		// It came back in time for its grace and says it is done; what it
 		// wrote is complete unless a statement failed.

@@ -38,6 +38,7 @@ type guard struct {
 	aborted    error // PostgreSQL: a failed statement, until a rollback to a savepoint
 	lost       error // the connection is gone, or SQLite has rolled the transaction back
 	cut        bool  // a statement failed because its context ended
+	last       *sql.Rows // PostgreSQL reports some errors behind the first row
 	unread     []func() error
 	nested     nested
 }
@@ -48,27 +49,39 @@ func newGuard(db *database, tx querier, handler context.Context) *guard {
 	return g
 }
 
-// enter admits a statement, or says why not.
+// enter admits a statement of the handler, or says why not.
 func (g *guard) enter(ctx context.Context, query string) (rollback bool, err error) {
 	rollback, err = checkStatement(g.db.dialect, query)
+	return rollback, g.admit(ctx, rollback, err)
+}
+
+// admit counts a statement in, unless there is a reason not to send it.
+func (g *guard) admit(ctx context.Context, rollback bool, refused error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.last != nil {
+		g.noteAborted(g.last.Err())
+	}
 	switch {
 	case g.closed:
-		return false, errHandlerReturned
-	case err != nil:
+		return errHandlerReturned
+	case refused != nil:
 		if g.refused == nil {
-			g.refused = err
+			g.refused = refused
 		}
-		return false, err
+		return refused
 	case g.lost != nil:
-		return false, fmt.Errorf("%w: %w", ErrTransactionLost, g.lost)
+		return fmt.Errorf("%w: %w", ErrTransactionLost, g.lost)
 	case ctx.Err() != nil:
-		return false, ctx.Err() // not sent, so it harms nothing
+		return ctx.Err()
+	case g.aborted != nil && !rollback:
+		// PostgreSQL would refuse it too, with 25P02, but that makes pgdriver
+		// close the connection.
+		return fmt.Errorf("inbox: not sent, since an earlier statement has failed: %w", g.aborted)
 	}
 	g.running++
 	g.statements++
-	return rollback, nil
+	return nil
 }
 
 // leave notes how the statement ended.
@@ -88,15 +101,20 @@ func (g *guard) leave(ctx context.Context, rollback bool, err error) {
 		// Any error of the server ends the transaction; one of the client has
 		// cost the connection, or was none of the statement's.
 		g.cut = g.cut || ended(ctx)
-		switch {
-		case sqlState(err) == "" && (ended(ctx) || connectionLost(err)):
+		g.noteAborted(err)
+		if sqlState(err) == "" && (ended(ctx) || connectionLost(err)) {
 			g.lost = err
-		case sqlState(err) != "" && g.aborted == nil:
-			g.aborted = err
 		}
 	case rolledBack:
 		g.cut = g.cut || ended(ctx)
 		g.lost = err
+	}
+}
+
+// noteAborted keeps the first error of the server that aborted the transaction.
+func (g *guard) noteAborted(err error) {
+	if g.aborted == nil && g.db.dialect == postgresDialect && sqlState(err) != "" {
+		g.aborted = err
 	}
 }
 
@@ -140,11 +158,13 @@ func (g *guard) close(grace time.Duration) error {
 }
 
 // used reports how many statements the handler sent, whether the transaction was
-// lost under it, and whether a context of its own did that.
-func (g *guard) used() (statements int, undone, cut bool) {
+// lost under it, and whether that was its own doing: through the end of a
+// context, or since it went on after an error.
+func (g *guard) used() (statements int, undone, own bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.statements, g.lost != nil, g.lost != nil && g.cut
+	failed := g.aborted != nil && !g.db.dialect.handlerInterrupted(g.aborted)
+	return g.statements, g.lost != nil, g.lost != nil && g.cut || failed
 }
 
 // verdict adds to the handler's error what it did not say. open is what close
@@ -169,10 +189,15 @@ func (g *guard) verdict(err, open error) error {
 	return nil
 }
 
-// keep remembers how to close what a query returned.
-func (g *guard) keep(closer func() error) {
+// keep remembers how to close what a query returned. On PostgreSQL an earlier
+// one is read to its end, or the connection would have been busy.
+func (g *guard) keep(rows *sql.Rows, closer func() error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.last = rows
+	if g.db.dialect == postgresDialect {
+		g.unread = g.unread[:0]
+	}
 	g.unread = append(g.unread, closer)
 }
 
@@ -187,7 +212,10 @@ func (g *guard) returned(grace time.Duration) {
 	g.unread = nil
 	g.mu.Unlock()
 	for _, closer := range unread {
-		_ = closer()
+		err := closer()
+		g.mu.Lock()
+		g.noteAborted(err)
+		g.mu.Unlock()
 	}
 }
 
@@ -240,7 +268,7 @@ func (g *guard) QueryContext(ctx context.Context, query string, args ...any) (*s
 	rows, err := g.tx.QueryContext(ctx, query, args...)
 	g.leave(ctx, rollback, err)
 	if err == nil {
-		g.keep(rows.Close)
+		g.keep(rows, func() error { return errors.Join(rows.Close(), rows.Err()) })
 	}
 	return rows, err
 }
@@ -257,7 +285,7 @@ func (g *guard) QueryRowContext(ctx context.Context, query string, args ...any) 
 	}
 	row := g.tx.QueryRowContext(ctx, query, args...)
 	g.leave(ctx, rollback, row.Err())
-	g.keep(func() error { return row.Scan() }) // which closes it
+	g.keep(nil, func() error { return row.Scan() }) // which closes it
 	return row
 }
 
@@ -266,16 +294,17 @@ func (g *guard) QueryRowContext(ctx context.Context, query string, args ...any) 
 type ours struct{ *guard }
 
 func (o ours) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if _, err := o.enter(ctx, ""); err != nil {
+	rollback := strings.HasPrefix(query, "ROLLBACK TO ")
+	if err := o.admit(ctx, rollback, nil); err != nil {
 		return nil, err
 	}
 	result, err := o.tx.ExecContext(ctx, query, args...)
-	o.leave(ctx, strings.HasPrefix(query, "ROLLBACK TO "), err)
+	o.leave(ctx, rollback, err)
 	return result, err
 }
 
 func (o ours) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if _, err := o.enter(ctx, ""); err != nil {
+	if err := o.admit(ctx, false, nil); err != nil {
 		return nil, err
 	}
 	rows, err := o.tx.QueryContext(ctx, query, args...)

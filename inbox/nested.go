@@ -77,7 +77,7 @@ func (g *guard) forget(s *savepoint) {
 
 // own sends a statement of ours on the handler's behalf.
 func (g *guard) own(ctx context.Context, rollback bool, query string) error {
-	if _, err := g.enter(ctx, ""); err != nil {
+	if err := g.admit(ctx, rollback, nil); err != nil {
 		return err
 	}
 	_, err := g.tx.ExecContext(ctx, query)

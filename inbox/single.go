@@ -39,7 +39,23 @@ func (p *Processor) single(s session, id int64) (processed bool, err error) {
 		r.report(s.work, p)
 		return r.fate == 0, nil
 	}
+	p.evict(s.work, c, err)
 	return false, p.salvage(s.work, c, &r, err)
+}
+
+// evict ends the session that still holds the locks of the transaction which
+// claimed c, if its connection was lost: the server may not notice while a
+// statement runs, and not every driver cancels it.
+func (p *Processor) evict(ctx context.Context, c *Claimed, cause error) {
+	pg, ok := p.repo.store.(*postgres)
+	if !ok || c.transaction == "" || !errors.Is(cause, ErrTransactionLost) && !connectionLost(cause) {
+		return
+	}
+	ctx, cancel := detached(ctx)
+	defer cancel()
+	if err := pg.evict(ctx, c.transaction); err != nil {
+		p.log.WarnContext(ctx, "inbox: the session of a lost connection may hold its locks for a while", "error", errorText(err))
+	}
 }
 
 // processOne runs a claimed message inside a savepoint and records its fate in
@@ -125,7 +141,7 @@ func (p *Processor) salvage(ctx context.Context, c *Claimed, r *result, cause er
 		// Nobody knows whether it is in. The record is a compare-and-set under
 		// the lock of the queue row: it finds nothing if the commit was applied.
 		r.fate, r.failure = p.interrupt(p.unchanged(c), cause)
-	case a.err != nil && (a.timedOut || a.leaked || a.cut || brokeItself(a.err) || !connectionLost(cause)):
+	case a.err != nil && (a.timedOut || a.leaked || a.own || brokeItself(a.err) || !connectionLost(cause)):
 		r.fate, r.failure = p.judge(c, a)
 	case a.err == nil && !connectionLost(cause):
 		a.err = cause

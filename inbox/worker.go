@@ -133,6 +133,7 @@ func (p *Processor) fallBack(s session, b *batch, cause error) (processed int, e
 	case len(b.ran) == 0:
 		return 0, cause
 	}
+	p.evict(s.work, b.claimed[0], cause)
 	if b.guilty != nil {
 		if err := p.record(s.work, b.guilty); err != nil {
 			return 0, err
