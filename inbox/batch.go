@@ -84,12 +84,15 @@ func (p *Processor) runInBatch(s session, tx querier, b *batch, c *Claimed) erro
 	r.fate, r.failure = p.judge(c, a)
 	if a.leaked || a.timedOut {
 		b.guilty = &r // another run would take as long again
-		return errBatchFailed
+		return fmt.Errorf("%w: %w", errBatchFailed, ErrTransactionLost)
 	}
 	undoNothing := a.statements == 0 && !a.undone
 	if undoNothing && r.fate != released && (r.fate != died || p.config.OnDead == nil) {
 		b.failed = append(b.failed, r)
 		return nil
+	}
+	if a.undone {
+		return fmt.Errorf("%w: %w", errBatchFailed, ErrTransactionLost)
 	}
 	return errBatchFailed
 }

@@ -34,10 +34,10 @@ type guard struct {
 	closed     bool
 	running    int
 	statements int
-	refused    error // a statement that was refused, though the handler may have swallowed it
-	aborted    error // PostgreSQL: a failed statement, until a rollback to a savepoint
-	lost       error // the connection is gone, or SQLite has rolled the transaction back
-	cut        bool  // a statement failed because its context ended
+	refused    error     // a statement that was refused, though the handler may have swallowed it
+	aborted    error     // PostgreSQL: a failed statement, until a rollback to a savepoint
+	lost       error     // the connection is gone, or SQLite has rolled the transaction back
+	cut        bool      // a statement failed because its context ended
 	last       *sql.Rows // PostgreSQL reports some errors behind the first row
 	unread     []func() error
 	nested     nested

@@ -197,3 +197,16 @@ func (s *postgres) receive(ctx context.Context, q querier, receipt row) (fresh b
 func (s *postgres) stamp(ctx context.Context, q querier, receipt row) error {
 	return s.execCount(ctx, q, 1, s.text(postgresStamp), receipt.metadata, receipt.Source, receipt.MessageID, receipt.Name)
 }
+
+// evict ends the session that is in a transaction, and waits until it is gone.
+func (s *postgres) evict(ctx context.Context, transaction string) error {
+	for {
+		var sessions int
+		if err := s.scan(ctx, s.db.DB, &sessions, postgresEvict, transaction); err != nil || sessions == 0 {
+			return err
+		}
+		if err := sleep(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}

@@ -132,6 +132,12 @@ SELECT count(*) FROM recorded`
 
 	postgresStatus = `SELECT COALESCE(pg_xact_status(?::xid8), '')`
 
+	// A session is named by the transaction it is still in, so that nobody else's
+	// is ended.
+	postgresEvict = `
+SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+WHERE backend_xid = ?::xid8::xid AND pid <> pg_backend_pid()`
+
 	postgresLockTimeout = `SELECT set_config('lock_timeout', ?, true)`
 
 	postgresCounts = `SELECT name, state, count(*) AS count FROM {queue} GROUP BY name, state`

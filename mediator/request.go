@@ -8,7 +8,13 @@ import (
 // RequestMap holds exactly one handler per request type. The zero value is empty and ready to use. A RequestMap is safe
 // for concurrent use and must not be copied after its first use.
 type RequestMap struct {
-	handlers table[Next]
+	handlers table[requestHandler]
+}
+
+// requestHandler is what is bound to a type; the zero value is nothing.
+type requestHandler struct {
+	one   Next
+	batch batchHandler // nil unless BindBatch bound it
 }
 
 // NewRequestMap returns an empty map.
@@ -29,9 +35,9 @@ func TryBindRequest[Req, Res any](m *RequestMap, handler func(context.Context, R
 	if err := checkBind[Req](kindRequest, m == nil, handler == nil); err != nil {
 		return err
 	}
-	return m.bind(reflect.TypeFor[Req](), func(ctx context.Context, request any) (any, error) {
+	return m.bind(reflect.TypeFor[Req](), requestHandler{one: func(ctx context.Context, request any) (any, error) {
 		return handler(ctx, receive[Req](request))
-	})
+	}})
 }
 
 // BindCommand is [BindRequest] for a handler without a response: its response is nil. A type has one handler, whichever
@@ -52,14 +58,14 @@ func TryBindCommand[C any](m *RequestMap, handler func(context.Context, C) error
 
 // Handles reports whether the type t has a handler. A type and its pointer are one; nil has none.
 func (m *RequestMap) Handles(t reflect.Type) bool {
-	return m.handlers.get(keyOf(t)) != nil
+	return m.handlers.get(keyOf(t)).one != nil
 }
 
-func (m *RequestMap) bind(t reflect.Type, handler Next) error {
+func (m *RequestMap) bind(t reflect.Type, handler requestHandler) error {
 	key := keyOf(t)
-	return m.handlers.change(key, func(bound Next) (Next, error) {
-		if bound != nil {
-			return nil, &AlreadyBoundError{Kind: kindRequest, Type: key}
+	return m.handlers.change(key, func(bound requestHandler) (requestHandler, error) {
+		if bound.one != nil {
+			return bound, &AlreadyBoundError{Kind: kindRequest, Type: key}
 		}
 		return handler, nil
 	})
@@ -67,13 +73,16 @@ func (m *RequestMap) bind(t reflect.Type, handler Next) error {
 
 // dispatch is the innermost step of a Send: it looks the type up and runs the handler.
 func (m *RequestMap) dispatch(ctx context.Context, request any) (any, error) {
+	if batch, ok := request.(Batch); ok {
+		return nil, m.dispatchBatch(ctx, batch)
+	}
 	if err := refuseNil(kindRequest, request); err != nil {
 		return nil, err
 	}
 	key := TypeOf(request)
 	handler := m.handlers.get(key)
-	if handler == nil {
+	if handler.one == nil {
 		return nil, &NoHandlerError{Kind: kindRequest, Type: key}
 	}
-	return handler(ctx, request)
+	return handler.one(ctx, request)
 }
