@@ -32,6 +32,7 @@ type result struct {
 	attempt attempt
 	fate    fate
 	failure failure
+	noHook  bool // OnDead has cost the transaction once
 }
 
 // report says what happened, after the commit.

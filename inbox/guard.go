@@ -175,6 +175,8 @@ func (g *guard) verdict(err, open error) error {
 	switch {
 	case g.refused != nil && !errors.Is(err, g.refused):
 		return errors.Join(g.refused, err)
+	case err != nil && g.aborted != nil && !errors.Is(err, g.aborted) && g.db.dialect.handlerInterrupted(g.aborted):
+		return fmt.Errorf("%w: %w", err, g.aborted) // so that it is not charged
 	case err != nil:
 		return err
 	case open != nil:

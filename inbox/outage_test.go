@@ -169,38 +169,51 @@ func TestServerRestarts(t *testing.T) {
 	}
 }
 
-// The server turns read-only under the pool (25006), as after a failover.
+// The server turns read-only under the pool (25006), as after a failover: the
+// connections that know it so must leave the pool of whoever finds out.
 func TestServerTurnsReadOnly(t *testing.T) {
 	t.Parallel()
 	for _, driver := range []string{"pgx", "pgdriver"} {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			n := openNode(t, target{driver, testdb.Postgres(t)}, false)
+			n.accept(t, taskIDs("before", 20)...)
 			var name string
 			if err := n.db.NewRaw(`SELECT current_database()`).Scan(t.Context(), &name); err != nil {
 				t.Fatal(err)
 			}
-			n.accept(t, taskIDs("before", 20)...)
-			// Sessions that are open keep the setting they began with.
+			// A session keeps the setting it began with.
 			n.exec(t, `ALTER DATABASE "`+name+`" SET default_transaction_read_only = on`)
-			old := openNode(t, n.target, true)
-			if _, err := old.repo.Accept(t.Context(), taskEntries("refused")); err == nil {
-				t.Error("a read-only server accepted a message")
+			worker, acceptor := openNode(t, n.target, true), openNode(t, n.target, true)
+			config, log := logged()
+			repo, err := inbox.NewRepository(worker.db, worker.names, config)
+			if err != nil {
+				t.Fatal(err)
 			}
-			stop := old.running(t, inbox.ProcessorConfig{})
-			eventually(t, "the processor met the read-only server", 10*time.Second, func() bool { return old.db.Stats().OpenConnections > 0 })
-			n.exec(t, `SET default_transaction_read_only = off`)
+			worker.repo = repo
+			stop := worker.running(t, inbox.ProcessorConfig{})
+			eventually(t, "the processor has met the read-only server", 10*time.Second, func() bool {
+				return strings.Contains(log.String(), "the database fails")
+			})
+			for range 3 {
+				if _, err := acceptor.repo.Accept(t.Context(), taskEntries("refused")); err == nil {
+					t.Error("a read-only server accepted a message")
+				}
+			}
 			n.exec(t, `ALTER DATABASE "`+name+`" RESET default_transaction_read_only`)
-			// The connections that began read-only must have left the pool.
 			eventually(t, "the messages are processed", 20*time.Second, func() bool {
 				return n.count(t, `SELECT count(*) FROM effects`) == 20
 			})
 			stop()
 			n.expectOnce(t, 20)
+			if _, err := acceptor.repo.Accept(t.Context(), taskEntries("refused")); err != nil {
+				t.Errorf("Accept on a server that is writable again: %v", err)
+			}
 		})
 	}
 }
 
+// Connections are terminated (57P01) while handlers run on them.
 func TestBackendsTerminated(t *testing.T) {
 	t.Parallel()
 	const messages = 200

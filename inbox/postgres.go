@@ -198,6 +198,12 @@ func (s *postgres) stamp(ctx context.Context, q querier, receipt row) error {
 	return s.execCount(ctx, q, 1, s.text(postgresStamp), receipt.metadata, receipt.Source, receipt.MessageID, receipt.Name)
 }
 
+// transaction returns the id of a transaction that has written.
+func (s *postgres) transaction(ctx context.Context, q querier) (id string, err error) {
+	err = s.scan(ctx, q, &id, `SELECT pg_current_xact_id_if_assigned()::text`)
+	return id, err
+}
+
 // evict ends the session that is in a transaction, and waits until it is gone.
 func (s *postgres) evict(ctx context.Context, transaction string) error {
 	for {

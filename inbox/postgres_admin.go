@@ -41,8 +41,16 @@ func (s *postgres) migrateLock(ctx context.Context, q querier, timeout time.Dura
 	if s.config.Schema == "" {
 		return nil
 	}
-	if _, err := s.exec(ctx, q, `CREATE SCHEMA IF NOT EXISTS `+quoteIdent(s.config.Schema)); err != nil {
+	// CREATE SCHEMA IF NOT EXISTS would need rights on the database even where
+	// the schema exists, and believes a cache that the lock does not refresh.
+	var found bool
+	if err := s.scan(ctx, q, &found, `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = ?)`, s.config.Schema); err != nil {
 		return err
+	}
+	if !found {
+		if _, err := s.exec(ctx, q, `CREATE SCHEMA `+quoteIdent(s.config.Schema)); err != nil {
+			return err
+		}
 	}
 	// The migration files do not name a schema; this ends with the transaction.
 	_, err := s.exec(ctx, q, `SELECT set_config('search_path', ?, true)`, quoteIdent(s.config.Schema))

@@ -133,7 +133,11 @@ func (r *Repository) accept(ctx context.Context, rows []row, bounded bool) (outc
 	if r.dialect == postgresDialect && !renamed(rows) {
 		// One statement is a transaction of its own; its last reply comes
 		// after the commit.
-		return r.add(ctx, r.db.DB, rows, bounded)
+		outcomes, err = r.add(ctx, r.db.DB, rows, bounded)
+		if sqlState(err) != codeReadOnly {
+			return outcomes, err
+		}
+		// What follows drops a connection from the days before a failover.
 	}
 	r.accepting.Add(1)
 	defer r.accepting.Add(-1)

@@ -93,6 +93,7 @@ func (p *Processor) processOne(ctx context.Context, tx querier, c *Claimed) (r r
 		return r, nil
 	}
 	if err := p.callOnDead(ctx, tx, &r); err != nil {
+		r.noHook = true
 		return r, err
 	}
 	return r, p.settled(p.repo.store.failed(ctx, tx, []failure{r.failure}))
@@ -132,7 +133,7 @@ func (p *Processor) salvage(ctx context.Context, c *Claimed, r *result, cause er
 		a.err = Permanent(cause)
 		r.fate, r.failure = p.judge(c, a)
 	case isCommitError(cause) && p.refusedAtCommit(cause) && r.fate != 0:
-		// What the handler wrote was undone before: it is the hook's doing.
+		r.noHook = true // what the handler wrote was undone before
 	case isCommitError(cause) && p.refusedAtCommit(cause):
 		// A deferred constraint, for example: the message's own failure.
 		a.err = fmt.Errorf("inbox: the commit was refused: %w", cause)
@@ -184,24 +185,10 @@ func (p *Processor) record(ctx context.Context, r *result) error {
 	}
 	ctx, cancel := detached(ctx)
 	defer cancel()
-	write := func(hook bool) error {
-		return p.repo.inTransaction(ctx, txOptions{isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx querier) error {
-			if pg, ok := p.repo.store.(*postgres); ok {
-				if err := pg.setLockTimeout(ctx, tx, recordWait); err != nil {
-					return err
-				}
-			}
-			f := r.failure
-			f.fresh = true
-			if err := p.repo.store.failed(ctx, tx, []failure{f}); err != nil || !hook {
-				return err
-			}
-			return p.callOnDead(ctx, tx, r)
-		})
-	}
-	err := write(true)
-	if errors.Is(err, ErrTransactionLost) || isCommitError(err) && p.refusedAtCommit(err) {
-		err = write(false) // the hook broke the transaction
+	err := p.write(ctx, r)
+	if !r.noHook && (errors.Is(err, ErrTransactionLost) || isCommitError(err) && p.refusedAtCommit(err)) {
+		r.noHook = true
+		err = p.write(ctx, r)
 	}
 	switch {
 	case err == nil:
@@ -211,6 +198,34 @@ func (p *Processor) record(ctx context.Context, r *result) error {
 		return nil
 	}
 	return fmt.Errorf("record the failure of message %d: %w", r.claimed.ID, err)
+}
+
+// write is one try to record a fate.
+func (p *Processor) write(ctx context.Context, r *result) error {
+	recording := &Claimed{}
+	err := p.repo.inTransaction(ctx, txOptions{isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx querier) (err error) {
+		pg, ok := p.repo.store.(*postgres)
+		if ok {
+			if err := pg.setLockTimeout(ctx, tx, recordWait); err != nil {
+				return err
+			}
+		}
+		f := r.failure
+		f.fresh = true
+		if err := p.repo.store.failed(ctx, tx, []failure{f}); err != nil || r.noHook {
+			return err
+		}
+		if ok && r.fate == died && p.config.OnDead != nil {
+			if recording.transaction, err = pg.transaction(ctx, tx); err != nil {
+				return err
+			}
+		}
+		return p.callOnDead(ctx, tx, r)
+	})
+	if err != nil {
+		p.evict(ctx, recording, err)
+	}
+	return err
 }
 
 // callOnDead runs the OnDead hook in tx. Its failure is its own: only a

@@ -56,7 +56,7 @@ func (e *refusedError) Error() string {
 type scanner struct {
 	text     string
 	started  bool
-	postgres bool // comments nest, E'' has escapes, $$ quotes
+	postgres bool // comments nest, E'' has escapes, $$ quotes; on SQLite ` and [ do
 }
 
 // nextStatement moves behind the next semicolon that separates statements.
@@ -120,7 +120,11 @@ func (s *scanner) skipSpace() {
 }
 
 func (s *scanner) skipLine() {
-	if end := strings.IndexAny(s.text, "\r\n"); end >= 0 {
+	ends := "\n"
+	if s.postgres {
+		ends = "\r\n"
+	}
+	if end := strings.IndexAny(s.text, ends); end >= 0 {
 		s.text = s.text[end:]
 	} else {
 		s.text = ""
@@ -133,9 +137,10 @@ func (s *scanner) skipComment() {
 	for i := 0; i+1 < len(s.text); i++ {
 		switch s.text[i : i+2] {
 		case "/*":
-			if depth == 0 || s.postgres {
-				depth++
+			if depth > 0 && !s.postgres {
+				continue
 			}
+			depth++
 			i++
 		case "*/":
 			depth--
@@ -157,8 +162,13 @@ func (s *scanner) skipToken() {
 	case s.postgres && (c == 'e' || c == 'E') && len(s.text) > 1 && s.text[1] == '\'':
 		s.text = s.text[1:]
 		s.skipQuoted('\'', true)
-	case c == '\'', c == '"', c == '`':
+		for s.continued() { // by another part on the next line
+			s.skipQuoted('\'', true)
+		}
+	case c == '\'', c == '"', c == '`' && !s.postgres:
 		s.skipQuoted(c, false)
+	case c == '[' && !s.postgres:
+		_, s.text, _ = strings.Cut(s.text, "]")
 	case c == '$' && s.postgres:
 		s.skipDollar()
 	case isWordByte(c):
@@ -186,6 +196,18 @@ func (s *scanner) skipQuoted(quote byte, backslash bool) {
 		}
 	}
 	s.text = ""
+}
+
+// continued steps over white space with a line break in front of a quote, which
+// continues the string before it.
+func (s *scanner) continued() bool {
+	rest := *s
+	rest.skipSpace()
+	if !strings.HasPrefix(rest.text, "'") || !strings.ContainsAny(s.text[:len(s.text)-len(rest.text)], "\r\n") {
+		return false
+	}
+	s.text = rest.text
+	return true
 }
 
 // skipDollar steps over a dollar-quoted string, or over the sign alone.

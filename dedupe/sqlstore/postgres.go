@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -51,7 +52,9 @@ func (s *postgres) migrate(ctx context.Context) error {
 	if found, err := s.migrated(ctx, s.db); found || err != nil {
 		return err
 	}
-	return s.db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	// Each statement has to see what was committed while it waited for the lock.
+	options := &sql.TxOptions{Isolation: sql.LevelReadCommitted}
+	return s.db.RunInTx(ctx, options, func(ctx context.Context, tx bun.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SELECT set_config('lock_timeout', ?, true)`,
 			fmt.Sprintf("%dms", s.config.LockTimeout.Milliseconds())); err != nil {
 			return err
@@ -76,8 +79,10 @@ func (s *postgres) migrate(ctx context.Context) error {
 	})
 }
 
+// migrated reads the catalogue like a table. to_regclass would answer from a
+// cache, which may have missed what another process committed a moment ago.
 func (s *postgres) migrated(ctx context.Context, db bun.IDB) (found bool, err error) {
-	err = db.NewRaw(`SELECT to_regclass(?) IS NOT NULL`, s.text("{dedupe}")).Scan(ctx, &found)
+	err = db.NewRaw(postgresMigrated, s.config.Schema, s.config.Schema, s.config.Prefix+"_dedupe").Scan(ctx, &found)
 	return found, err
 }
 

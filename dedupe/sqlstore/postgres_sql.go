@@ -13,6 +13,12 @@ CREATE TABLE {dedupe} (
 )`
 	postgresCreateIndex = `CREATE INDEX {index} ON {dedupe} ("expires_at")`
 
+	postgresMigrated = `
+SELECT EXISTS (
+	SELECT 1 FROM pg_catalog.pg_tables
+	WHERE CASE WHEN ? = '' THEN schemaname = ANY (current_schemas(FALSE)) ELSE schemaname = ? END AND tablename = ?
+)`
+
 	// postgresReserve writes nothing when somebody is in the way. No row at all
 	// means that the key was taken while the statement ran.
 	postgresReserve = `

@@ -1,6 +1,7 @@
 package sqlstore_test
 
 import (
+	"net/url"
 	"testing"
 
 	"github.com/uptrace/bun"
@@ -54,6 +55,22 @@ func TestContract(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Some applications make every transaction serializable, and then a conflict is an
+// error that asks for another try.
+func TestContractWhenTransactionsAreSerializable(t *testing.T) {
+	t.Parallel()
+	dedupetest.Run(t, func(t *testing.T) dedupe.Store {
+		dsn, err := url.Parse(testdb.Postgres(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		query := dsn.Query()
+		query.Set("default_transaction_isolation", "serializable")
+		dsn.RawQuery = query.Encode()
+		return migrated(t, opened(t, testdb.OpenPGX, dsn.String()), sqlstore.Config{})
+	})
 }
 
 func TestKilled(t *testing.T) {

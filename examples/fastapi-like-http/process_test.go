@@ -111,6 +111,12 @@ func (p *process) terminate(t *testing.T) {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+	p.awaitStopped(t)
+}
+
+// awaitStopped is the rest of terminate.
+func (p *process) awaitStopped(t *testing.T) {
+	t.Helper()
 	began := time.Now()
 	for line := range p.lines {
 		t.Errorf("more output: %s", line)
@@ -228,7 +234,7 @@ func TestSIGTERMLetsARunningRequestFinish(t *testing.T) {
 		if err != nil || !strings.Contains(string(answer), "HTTP/1.1 202") {
 			t.Errorf("%q, %v", answer, err)
 		}
-		p.terminate(t)
+		p.awaitStopped(t)
 		if n := stored(t, openApp(t, dsn)); n != 1 {
 			t.Errorf("%d rows, want 1", n)
 		}

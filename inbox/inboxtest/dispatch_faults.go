@@ -201,7 +201,7 @@ func errorBehindRows(t *testing.T, e *Env) {
 		}
 		return nil
 	}
-	e.among(t, inbox.ProcessorConfig{}, faulty{id: "guilty", do: do, text: "unusable"})
+	e.among(t, inbox.ProcessorConfig{}, faulty{id: "guilty", do: do, text: "although a statement had failed"})
 }
 
 func rollbackByDatabase(t *testing.T, e *Env) {

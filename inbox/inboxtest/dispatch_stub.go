@@ -1,3 +1,3 @@
 package inboxtest
 
-var refusalCases, nestedCases, handleCases, connectionCases []Case
+var handleCases []Case

@@ -185,7 +185,7 @@ func TestLostRepliesAndOutages(t *testing.T) {
 	}{
 		{"one statement is the transaction, and the connection breaks", "/credits", good, `INSERT INTO "inbox_messages"`, false},
 		{"one statement is the transaction, and nothing comes back", "/credits", good, `INSERT INTO "inbox_messages"`, true},
-		{"COMMIT is a statement of its own", "/renamed", `{"note":"x"}`, "commit", false},
+		{"COMMIT is a statement of its own", "/renamed", `{"note":"x"}`, "commit\x00", false},
 	} {
 		t.Run("The reply is lost after the commit: "+test.name, func(t *testing.T) {
 			key := "Idempotency-Key: " + strings.NewReplacer(" ", "-", ",", "").Replace(test.name)

@@ -148,3 +148,9 @@ func lookup(metadata message.Metadata, key string) string {
 
 // blank reports that s is no id and no name: nothing, or white space only.
 func blank(s string) bool { return strings.TrimSpace(s) == "" }
+
+// Reserved reports that only an unmarshaler may write this metadata key, however
+// it is spelt.
+func Reserved(key string) bool {
+	return len(key) >= len(ReservedPrefix) && strings.EqualFold(key[:len(ReservedPrefix)], ReservedPrefix)
+}
