@@ -151,6 +151,10 @@ func (h *handle) QueryRowContext(ctx context.Context, query string, args ...any)
 // bun ignores it for nested transactions.
 func (h *handle) BeginTx(ctx context.Context, _ *sql.TxOptions) (bun.Tx, error) {
 	h.guard.awaitRollbacks(endTimeout)
+	ctx, release := h.guard.bound(ctx) // or what is left open would keep a goroutine
+	if release != nil {
+		context.AfterFunc(h.guard.handler, release)
+	}
 	h.guard.mu.Lock()
 	if h.nested == nil {
 		h.nested = bun.NewDB(sql.OpenDB(bridge{h}), h.db.Dialect())

@@ -96,6 +96,8 @@ func (p *Processor) processOne(ctx context.Context, tx querier, c *Claimed) (r r
 		r.noHook = true
 		return r, err
 	}
+	ctx, done := detached(ctx) // the hook may have used the time up
+	defer done()
 	return r, p.settled(p.repo.store.failed(ctx, tx, []failure{r.failure}))
 }
 
@@ -183,8 +185,6 @@ func (p *Processor) record(ctx context.Context, r *result) error {
 	if r.fate == released {
 		return nil
 	}
-	ctx, cancel := detached(ctx)
-	defer cancel()
 	err := p.write(ctx, r)
 	if !r.noHook && (errors.Is(err, ErrTransactionLost) || isCommitError(err) && p.refusedAtCommit(err)) {
 		r.noHook = true
@@ -202,6 +202,8 @@ func (p *Processor) record(ctx context.Context, r *result) error {
 
 // write is one try to record a fate.
 func (p *Processor) write(ctx context.Context, r *result) error {
+	ctx, cancel := detached(ctx)
+	defer cancel()
 	recording := &Claimed{}
 	err := p.repo.inTransaction(ctx, txOptions{isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx querier) (err error) {
 		pg, ok := p.repo.store.(*postgres)
@@ -237,7 +239,9 @@ func (p *Processor) callOnDead(ctx context.Context, tx querier, r *result) error
 	if _, err := tx.ExecContext(ctx, "SAVEPOINT "+hookSavepoint); err != nil {
 		return fmt.Errorf("%w: %w", ErrTransactionLost, err)
 	}
-	hook := p.runHook(ctx, tx, r)
+	hook := p.runHook(context.WithoutCancel(ctx), tx, r)
+	ctx, cancel := detached(ctx)
+	defer cancel()
 	if hook.err == nil {
 		_, hook.err = tx.ExecContext(ctx, "RELEASE SAVEPOINT "+hookSavepoint)
 	}

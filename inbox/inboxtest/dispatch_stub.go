@@ -1,3 +1,0 @@
-package inboxtest
-
-var handleCases []Case
