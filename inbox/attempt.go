@@ -43,6 +43,19 @@ func (p *Processor) run(ctx context.Context, tx querier, c *Claimed) attempt {
 	})
 }
 
+// runBatchHandler hands messages of one name to their batch handler in one call.
+func (p *Processor) runBatchHandler(ctx context.Context, tx querier, claimed []*Claimed, messages []any) attempt {
+	infos := make([]Info, len(claimed))
+	for i, c := range claimed {
+		infos[i] = c.Info
+	}
+	name := claimed[0].Name
+	return p.call(ctx, tx, claimed[0], p.policy(name).Timeout, func(ctx context.Context) error {
+		ctx = context.WithValue(ctx, batchKey, infos)
+		return p.routes[name].many(ctx, messages)
+	})
+}
+
 // runHook calls the OnDead hook under the same conditions as a handler.
 func (p *Processor) runHook(ctx context.Context, tx querier, r *result) attempt {
 	return p.call(ctx, tx, r.claimed, p.policy(r.claimed.Name).Timeout, func(ctx context.Context) error {
@@ -143,13 +156,24 @@ func (p *Processor) inspect(a *attempt, guard *guard) {
 
 // dispatch decodes the message and sends it to the mediator.
 func (p *Processor) dispatch(ctx context.Context, c *Claimed) error {
-	message, err := p.repo.names.Decode(c.Name, c.Payload)
+	message, err := p.decode(c)
 	if err != nil {
-		return Permanent(err)
+		return err
 	}
 	route, ok := p.routes[c.Name]
 	if !ok {
 		return fmt.Errorf("%w: %q", ErrUnhandled, c.Name)
 	}
-	return route(ctx, message)
+	return route.one(ctx, message)
+}
+
+// decode is permanent in its failure, panics of a codec included.
+func (p *Processor) decode(c *Claimed) (message any, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = Permanent(&panicError{r, debug.Stack()})
+		}
+	}()
+	message, err = p.repo.names.Decode(c.Name, c.Payload)
+	return message, Permanent(err)
 }

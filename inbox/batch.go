@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -44,7 +45,7 @@ func (r *result) report(ctx context.Context, p *Processor) {
 }
 
 // runBatch runs the handlers one after another in one transaction, without
-// savepoints, and settles them with one statement.
+// savepoints, and settles their messages with one statement.
 func (p *Processor) runBatch(s session, tx querier, b *batch) error {
 	if p.repo.dialect == sqliteDialect {
 		if _, err := tx.ExecContext(s.work, "SAVEPOINT "+batchSavepoint); err != nil {
@@ -52,14 +53,15 @@ func (p *Processor) runBatch(s session, tx querier, b *batch) error {
 		}
 	}
 	began := time.Now()
-	for i, c := range b.claimed {
+	calls := p.calls(b.claimed)
+	for i, call := range calls {
 		if i > 0 && p.endEarly(s, began) {
-			b.rest = b.claimed[i:]
+			b.rest = slices.Concat(calls[i:]...)
 			break
 		}
-		b.ran = b.claimed[:i+1]
-		if err := p.runInBatch(s, tx, b, c); err != nil {
-			b.rest = b.claimed[i+1:]
+		b.ran = append(b.ran, call...)
+		if err := p.runInBatch(s, tx, b, call); err != nil {
+			b.rest = slices.Concat(calls[i+1:]...)
 			return err
 		}
 	}
@@ -74,8 +76,12 @@ func (p *Processor) endEarly(s session, began time.Time) bool {
 		p.repo.dialect == sqliteDialect && p.repo.accepting.Load() > 0
 }
 
-// runInBatch runs one handler. An error means that the batch must be rolled back.
-func (p *Processor) runInBatch(s session, tx querier, b *batch, c *Claimed) error {
+// runInBatch runs one handler call. An error means that the batch must be rolled back.
+func (p *Processor) runInBatch(s session, tx querier, b *batch, call []*Claimed) error {
+	if len(call) > 1 {
+		return p.runMany(s, tx, b, call)
+	}
+	c := call[0]
 	r := result{claimed: c, attempt: p.run(s.work, tx, c)}
 	a := &r.attempt
 	if a.err == nil {
@@ -87,8 +93,7 @@ func (p *Processor) runInBatch(s session, tx querier, b *batch, c *Claimed) erro
 		b.guilty = &r // another run would take as long again
 		return fmt.Errorf("%w: %w", errBatchFailed, ErrTransactionLost)
 	}
-	undoNothing := a.statements == 0 && !a.undone
-	if undoNothing && r.fate != released && (r.fate != died || p.config.OnDead == nil) {
+	if p.nothingToUndo(&r) {
 		b.failed = append(b.failed, r)
 		return nil
 	}
@@ -96,6 +101,42 @@ func (p *Processor) runInBatch(s session, tx querier, b *batch, c *Claimed) erro
 		return fmt.Errorf("%w: %w", errBatchFailed, ErrTransactionLost)
 	}
 	return errBatchFailed
+}
+
+// nothingToUndo reports a failure that can be recorded with the batch.
+func (p *Processor) nothingToUndo(r *result) bool {
+	return r.attempt.statements == 0 && !r.attempt.undone &&
+		r.fate != released && (r.fate != died || p.config.OnDead == nil)
+}
+
+// runMany hands several messages to their batch handler. Those that do not
+// decode are left out; if the handler fails, nobody knows for whom.
+func (p *Processor) runMany(s session, tx querier, b *batch, call []*Claimed) error {
+	var claimed []*Claimed
+	var messages []any
+	for _, c := range call {
+		message, err := p.decode(c)
+		if err == nil {
+			claimed, messages = append(claimed, c), append(messages, message)
+			continue
+		}
+		r := result{claimed: c, attempt: attempt{err: err}}
+		if r.fate, r.failure = p.judge(c, &r.attempt); !p.nothingToUndo(&r) {
+			return errBatchFailed
+		}
+		b.failed = append(b.failed, r)
+	}
+	if len(claimed) == 0 {
+		return nil
+	}
+	switch a := p.runBatchHandler(s.work, tx, claimed, messages); {
+	case a.leaked || a.undone:
+		return fmt.Errorf("%w: %w", errBatchFailed, ErrTransactionLost)
+	case a.err != nil:
+		return errBatchFailed
+	}
+	b.done = append(b.done, claimed...)
+	return nil
 }
 
 func (p *Processor) settleBatch(ctx context.Context, tx querier, b *batch) error {

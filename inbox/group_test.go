@@ -34,7 +34,7 @@ func groupNames() *inbox.NameMap {
 	return names
 }
 
-func credit(id string) []inbox.Entry {
+func creditEntry(id string) []inbox.Entry {
 	return []inbox.Entry{{MessageID: id, Message: CreditAccount{Account: id}}}
 }
 
@@ -64,7 +64,7 @@ func TestConcurrentAcceptsShareAStatement(t *testing.T) {
 				group.Go(func() {
 					for i := range calls {
 						// Every id comes from two callers.
-						outcomes, err := repo.Accept(t.Context(), credit(fmt.Sprint(caller/2, "-", i)))
+						outcomes, err := repo.Accept(t.Context(), creditEntry(fmt.Sprint(caller/2, "-", i)))
 						if err != nil {
 							t.Error(err)
 							return
@@ -103,13 +103,13 @@ func TestAnAcceptThatWaitsForALockHoldsNobodyUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := repo.Add(t.Context(), tx, credit("held")); err != nil {
+	if _, err := repo.Add(t.Context(), tx, creditEntry("held")); err != nil {
 		t.Fatal(err)
 	}
 	waited := make(chan inbox.OutcomeKind, 4)
 	for range cap(waited) {
 		go func() {
-			outcomes, err := repo.Accept(t.Context(), credit("held"))
+			outcomes, err := repo.Accept(t.Context(), creditEntry("held"))
 			if err != nil {
 				t.Error(err)
 				waited <- 0
@@ -121,7 +121,7 @@ func TestAnAcceptThatWaitsForALockHoldsNobodyUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for i := range 50 {
-		if _, err := repo.Accept(ctx, credit(fmt.Sprint("free", i))); err != nil {
+		if _, err := repo.Accept(ctx, creditEntry(fmt.Sprint("free", i))); err != nil {
 			t.Fatalf("call %d: %v", i, err)
 		}
 	}
@@ -153,7 +153,7 @@ func TestACancelledAcceptTouchesNoOtherInItsGroup(t *testing.T) {
 					cancel() // before, or in the middle of, a group
 				}
 				id := fmt.Sprint(caller, "-", i)
-				_, err := repo.Accept(ctx, credit(id))
+				_, err := repo.Accept(ctx, creditEntry(id))
 				cancel()
 				if caller%2 == 0 {
 					if err != nil && !errors.Is(err, context.Canceled) {
@@ -192,7 +192,7 @@ func TestABadCallFailsAloneInItsGroup(t *testing.T) {
 				if caller == 7 {
 					id = fmt.Sprint("bad", i)
 				}
-				if _, err := repo.Accept(t.Context(), credit(id)); (err != nil) != (caller == 7) {
+				if _, err := repo.Accept(t.Context(), creditEntry(id)); (err != nil) != (caller == 7) {
 					t.Errorf("%s: %v", id, err)
 				}
 			}

@@ -11,7 +11,10 @@ import (
 
 type contextKey int
 
-const ambientKey contextKey = iota
+const (
+	ambientKey contextKey = iota
+	batchKey
+)
 
 // ambient is what a handler's context carries.
 type ambient struct {
@@ -56,6 +59,18 @@ func FromContext(ctx context.Context) (info Info, ok bool) {
 		return Info{}, false
 	}
 	return a.info, true
+}
+
+// BatchFromContext describes the messages in hand of a batch handler, in the
+// order of its slice: one, when the messages are handled one by one.
+func BatchFromContext(ctx context.Context) []Info {
+	if infos, ok := ctx.Value(batchKey).([]Info); ok {
+		return infos
+	}
+	if info, ok := FromContext(ctx); ok {
+		return []Info{info}
+	}
+	return nil
 }
 
 // handle is the transaction as a handler sees it.

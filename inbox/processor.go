@@ -33,8 +33,11 @@ type Processor struct {
 	leaked   atomic.Int64
 }
 
-// route sends a decoded message to the mediator that serves its type.
-type route func(ctx context.Context, message any) error
+// route sends decoded messages to the mediator that serves their type.
+type route struct {
+	one  func(ctx context.Context, message any) error
+	many func(ctx context.Context, messages []any) error // nil without a batch handler
+}
 
 // NewProcessor returns a Processor for the messages of repo. It serves the
 // registered names whose types have a handler by now; all others are left alone.
@@ -59,7 +62,7 @@ func NewProcessor(repo *Repository, config ProcessorConfig) (*Processor, error) 
 		if err != nil {
 			return nil, err
 		}
-		if route == nil {
+		if route.one == nil {
 			continue
 		}
 		for _, name := range reg.names() {
@@ -76,22 +79,25 @@ func NewProcessor(repo *Repository, config ProcessorConfig) (*Processor, error) 
 	return p, nil
 }
 
-// route is nil where this processor has no handler.
-func (p *Processor) route(reg *registration) (route, error) {
+// route is empty where this processor has no handler.
+func (p *Processor) route(reg *registration) (r route, err error) {
 	requests := p.config.Requests != nil && p.config.Requests.Handles(reg.typ)
 	events := p.config.Events != nil && p.config.Events.Handles(reg.typ)
 	switch {
 	case requests && events:
-		return nil, fmt.Errorf("inbox: %s is bound as a request and as an event", reg.typ)
+		return route{}, fmt.Errorf("inbox: %s is bound as a request and as an event", reg.typ)
 	case requests:
-		return func(ctx context.Context, message any) error {
+		r.one = func(ctx context.Context, message any) error {
 			_, err := p.config.Requests.Send(ctx, message)
 			return err
-		}, nil
+		}
+		if p.config.Requests.HandlesBatch(reg.typ) {
+			r.many = p.config.Requests.SendBatch
+		}
 	case events:
-		return p.config.Events.Send, nil
+		r.one = p.config.Events.Send
 	}
-	return nil, nil
+	return r, nil
 }
 
 // policy returns the settings of a stored name.

@@ -15,8 +15,8 @@ import (
 	"github.com/letterbox-go/letterbox/mediator"
 )
 
-// credit is the message of the tests behind a proxy.
-type credit struct {
+// remote is the message of the tests behind a proxy.
+type remote struct {
 	ID string `json:"id"`
 }
 
@@ -40,7 +40,7 @@ func throughProxy(t *testing.T, test func(t *testing.T, p *proxied)) {
 			var through string
 			p.proxy, through = inboxtest.NewProxy(t, dsn)
 			names := inbox.NewNameMap()
-			inbox.Register[credit](names, "credit")
+			inbox.Register[remote](names, "remote")
 			for _, side := range []struct {
 				db   **bun.DB
 				repo **inbox.Repository
@@ -70,7 +70,7 @@ func throughProxy(t *testing.T, test func(t *testing.T, p *proxied)) {
 func (p *proxied) handler(t *testing.T, fail string) {
 	t.Helper()
 	requests := mediator.NewRequestMap()
-	mediator.BindCommand(requests, func(ctx context.Context, c credit) error {
+	mediator.BindCommand(requests, func(ctx context.Context, c remote) error {
 		_, err := inbox.DB(ctx, p.far).ExecContext(ctx, `INSERT INTO effects (job) VALUES (?)`, c.ID)
 		if info, _ := inbox.FromContext(ctx); c.ID == fail && info.Attempt == 1 {
 			return errors.Join(err, errors.New("once"))
@@ -91,7 +91,7 @@ func (p *proxied) accept(t *testing.T, n int) {
 	t.Helper()
 	entries := make([]inbox.Entry, n)
 	for i := range entries {
-		entries[i] = inbox.Entry{MessageID: fmt.Sprint(i), Message: credit{ID: fmt.Sprint(i)}}
+		entries[i] = inbox.Entry{MessageID: fmt.Sprint(i), Message: remote{ID: fmt.Sprint(i)}}
 	}
 	if _, err := p.repo.Accept(t.Context(), entries); err != nil {
 		t.Fatal(err)

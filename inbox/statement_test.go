@@ -127,6 +127,9 @@ func TestTextThatPassesIsHarmlessInADatabase(t *testing.T) {
 			for _, group := range []map[dialectName][]string{enders, harmless} {
 				for _, texts := range group {
 					for _, text := range texts {
+						if target.name == "pgdriver" && blank(text) {
+							continue // it takes the answer to an empty query for a broken connection
+						}
 						if _, err := checkStatement(target.dialect, text); err == nil && !survives(t.Context(), t, db, text) {
 							t.Errorf("%q passes, and ended the transaction", text)
 						}
@@ -135,6 +138,16 @@ func TestTextThatPassesIsHarmlessInADatabase(t *testing.T) {
 			}
 		})
 	}
+}
+
+func blank(text string) bool {
+	s := scanner{text: text, postgres: true}
+	for s.nextStatement() {
+		if s.skipSpace(); s.text != "" && s.text[0] != ';' {
+			return false
+		}
+	}
+	return true
 }
 
 func FuzzCheckStatement(f *testing.F) {

@@ -15,8 +15,6 @@ import (
 
 const demoTimeout = 2 * time.Minute
 
-var errCheckFailed = errors.New("the demo's books do not add up")
-
 // runDemo starts API and processor on a database of their own, plays the
 // provider, and checks what came of it against the data file.
 func runDemo(ctx context.Context, dsn string, stdout io.Writer, log *slog.Logger) (err error) {
@@ -60,14 +58,7 @@ func runDemo(ctx context.Context, dsn string, stdout io.Writer, log *slog.Logger
 	if err := got.read(ctx, db); err != nil {
 		return err
 	}
-	ok := check(stdout, plan.want, got)
-	if err := writeSummary(stdout, plan.want, got, ok); err != nil {
-		return err
-	}
-	if !ok {
-		return errCheckFailed
-	}
-	return nil
+	return conclude(stdout, plan.want, got)
 }
 
 // tell is the story: deliver everything while the processor works, then wait

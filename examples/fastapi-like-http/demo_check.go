@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -102,9 +103,17 @@ type summary struct {
 	OK            bool  `json:"ok"`
 }
 
-func writeSummary(out io.Writer, want, got books, ok bool) error {
-	return json.NewEncoder(out).Encode(summary{
+var errCheckFailed = errors.New("the demo's books do not add up")
+
+// conclude checks the books and writes the last line.
+func conclude(out io.Writer, want, got books) error {
+	ok := check(out, want, got)
+	err := json.NewEncoder(out).Encode(summary{
 		got.Deliveries, got.Stored, got.Duplicates, got.Mismatches, got.Rejected,
 		got.Processed, got.Dead, got.Credited, want.Credited, ok,
 	})
+	if err == nil && !ok {
+		err = errCheckFailed
+	}
+	return err
 }

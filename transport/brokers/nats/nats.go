@@ -13,6 +13,16 @@
 // on a header with two values: the message is never acked then, and
 // pkg/jetstream crashes. These keep every header and never fail.
 //
+// # What the subscriber of pkg/nats needs
+//
+// Pass nats.ManualAck() in its JetStream.SubscribeOptions. Without it the client
+// library acks whatever Watermill hands back, and that includes messages which
+// were neither acked nor nacked when the subscriber was closed: they are lost.
+// Make the durable consumer beforehand: one that the subscription makes is deleted
+// when it ends, with all it knew about acks.
+//
+// # What is kept
+//
 // The metadata holds each header under its own name; of several values the first
 // for names that begin with "Nats-", all of them joined by ", " for others. The
 // place in the stream is kept for wminbox.Position: the sequence with the time

@@ -61,6 +61,14 @@ func open(t testing.TB) (url, topic string) {
 	if _, err := js.AddStream(&natsgo.StreamConfig{Name: topic, Subjects: []string{topic}, Duplicates: 100 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
+	// Made here: a consumer that a subscription makes goes when it ends, with
+	// everything it knew about acks.
+	if _, err := js.AddConsumer(topic, &natsgo.ConsumerConfig{
+		Durable: "inbox", DeliverSubject: natsgo.NewInbox(), DeliverPolicy: natsgo.DeliverAllPolicy,
+		AckPolicy: natsgo.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: 1,
+	}); err != nil {
+		t.Fatal(err)
+	}
 	return url, topic
 }
 
@@ -231,7 +239,10 @@ func TestWithoutManualAckTheClientAcksWhatNobodyAcked(t *testing.T) {
 			defer connection.Close()
 			lost := func() bool {
 				info, err := js.ConsumerInfo(topic, "inbox")
-				return err == nil && info.NumAckPending == 0 && info.NumPending == 0
+				if err != nil {
+					t.Fatal(err)
+				}
+				return info.NumAckPending == 0 && info.NumPending == 0
 			}
 			deadline := time.Now().Add(2 * time.Second)
 			for !lost() && time.Now().Before(deadline) {

@@ -64,15 +64,6 @@ func Run(t *testing.T, broker Broker) {
 	}
 }
 
-// Reachable says whether a broker can be used; without one the test is skipped,
-// or fails where CI is set and required says that the machine offers it.
-func Reachable(t testing.TB, name string, err error) {
-	t.Helper()
-	if err != nil {
-		t.Skipf("%s: %v", name, err)
-	}
-}
-
 type order struct{}
 
 // box is an inbox with its rejects table.
