@@ -160,7 +160,9 @@ func TestACallInsideItsOwnRunIsAnError(t *testing.T) {
 	t.Parallel()
 	guard, other := newGuard(t, dedupe.Config{Store: newScripted()}), newGuard(t, dedupe.Config{Store: newScripted()})
 	runs := 0
-	want(t, true, nil)(guard.Do(t.Context(), "s", "k", func(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // it would wait for itself
+	defer cancel()
+	want(t, true, nil)(guard.Do(ctx, "s", "k", func(ctx context.Context) error {
 		want(t, true, nil)(guard.Do(ctx, "s", "inner", func(ctx context.Context) error {
 			want(t, false, dedupe.ErrNested)(guard.Do(ctx, "s", "k", succeed(&runs)))
 			want(t, true, nil)(other.Do(ctx, "s", "k", succeed(&runs)))
@@ -252,4 +254,56 @@ func TestAMemoryDropsExpiredKeysAsItGrows(t *testing.T) {
 	if got := memory.Len(); got > 2000 {
 		t.Errorf("%d keys are kept, 100 are alive", got)
 	}
+}
+
+func TestWhoWaitsInTheSameProcessRunsAfterAFailure(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		guard := newGuard(t, dedupe.Config{Store: newScripted()})
+		fail := make(chan struct{})
+		go guard.Do(t.Context(), "s", "k", func(context.Context) error { <-fail; return errFailed })
+		synctest.Wait()
+		runs := 0 // one at a time
+		ran := make(chan bool, 10)
+		for range cap(ran) {
+			go func() {
+				did, err := guard.Do(t.Context(), "s", "k", succeed(&runs))
+				if err != nil {
+					t.Error(err)
+				}
+				ran <- did
+			}()
+		}
+		synctest.Wait()
+		close(fail)
+		did := 0
+		for range cap(ran) {
+			if <-ran {
+				did++
+			}
+		}
+		if runs != 1 || did != 1 {
+			t.Errorf("%d runs, %d calls reported one", runs, did)
+		}
+	})
+}
+
+// The store is down, so that only the cache can know.
+func TestARunThatEndsBetweenTwoLooksIsSeen(t *testing.T) {
+	t.Parallel()
+	now, runs := time.Now(), 0
+	var guard *dedupe.Guard
+	between := func() {}
+	guard = newGuard(t, dedupe.Config{Store: down(), Clock: func() time.Time {
+		do := between
+		between = func() {}
+		do()
+		return now
+	}})
+	want(t, true, nil)(guard.Do(t.Context(), "s", "k", succeed(&runs)))
+	now = now.Add(48 * time.Hour)
+	between = func() { // after the cache was read, before the key is taken
+		want(t, true, nil)(guard.Do(t.Context(), "s", "k", succeed(&runs)))
+	}
+	want(t, false, nil)(guard.Do(t.Context(), "s", "k", succeed(&runs)))
 }

@@ -189,6 +189,7 @@ func (r *Repository) inline(ctx context.Context, tx querier, identity Identity, 
 	handle.guard = newGuard(r.database, tx, inner)
 	defer handle.close()
 	err := fn(inner, handle)
+	handle.guard.returned(endTimeout)
 	open := handle.guard.close(endTimeout)
 	return handle.guard.verdict(err, open)
 }

@@ -129,8 +129,9 @@ func TestMiddleware(t *testing.T) {
 	t.Run("the handler sees a context of the run and the message keeps its own", func(t *testing.T) {
 		t.Parallel()
 		guard := newGuard(t)
-		m := message.NewMessage("a", nil)
-		outer := m.Context()
+		outer, cancel := context.WithTimeout(t.Context(), 30*time.Second) // it would wait for itself
+		defer cancel()
+		m := message.NewMessageWithContext(outer, "a", nil)
 		_, err := wmdedupe.Middleware(guard, byUUID)(func(m *message.Message) ([]*message.Message, error) {
 			_, err := guard.Do(m.Context(), "mail", "a", func(context.Context) error { return nil })
 			return nil, err

@@ -148,10 +148,15 @@ func TestTheDemoPlaysTheStory(t *testing.T) {
 		if len(raws) == 1 {
 			continue
 		}
+		original := 0
 		for _, r := range plan.before {
+			original += strings.Count(r.body, raws[0])
 			if strings.Contains(r.body, raws[1]) {
 				t.Errorf("%s: the changed one may come before the original", id)
 			}
+		}
+		if original == 0 {
+			t.Errorf("%s: the original may come after the changed one", id)
 		}
 	}
 }

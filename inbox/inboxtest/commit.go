@@ -4,6 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +25,11 @@ var commitCases = []Case{
 		Name: "an accept that waited for a commit reports a duplicate",
 		Rule: "Duplicate is only reported for an identity that is committed.",
 		Body: func(t *testing.T, e *Env) { waitForTransaction(t, e, true) },
+	},
+	{
+		Name: "overlapping batches in opposite order do not deadlock",
+		Rule: "One Add per transaction never deadlocks with others: all lock in one order.",
+		Body: oppositeOrders,
 	},
 	{
 		Name: "a duplicate newer than the snapshot is retryable",
@@ -96,6 +104,39 @@ func waitForTransaction(t *testing.T, e *Env, commit bool) {
 	checkKinds(t, a.outcomes, want)
 	if n := e.messages(t); n != 1 {
 		t.Errorf("%d rows", n)
+	}
+}
+
+// oppositeOrders makes each row take its time, so that both transactions are in
+// the middle of their batches at once.
+func oppositeOrders(t *testing.T, e *Env) {
+	if !e.Postgres() {
+		t.Skip("SQLite: there is one writer at a time")
+	}
+	e.Exec(t, `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.03); RETURN NEW; END'`)
+	e.Exec(t, `CREATE TRIGGER slow BEFORE INSERT ON inbox_messages FOR EACH ROW EXECUTE FUNCTION slow()`)
+	ids := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+	backwards := slices.Clone(ids)
+	slices.Reverse(backwards)
+	var group sync.WaitGroup
+	var stored atomic.Int32
+	for _, order := range [][]string{ids, backwards} {
+		group.Go(func() {
+			// Accept would hide a deadlock behind a retry.
+			outcomes, err := e.acceptOrAdd(t, false, e.Entries(order...))
+			if err != nil {
+				t.Error(err)
+			}
+			for _, o := range outcomes {
+				if o.Kind == inbox.Stored {
+					stored.Add(1)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if n := int(stored.Load()); n != len(ids) || e.messages(t) != n {
+		t.Errorf("%d stored and %d rows, want %d", n, e.messages(t), len(ids))
 	}
 }
 
