@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"database/sql"
 	"hash/fnv"
 	"time"
 
@@ -100,16 +101,23 @@ func (s *postgres) stats(ctx context.Context) (Stats, error) {
 
 func (s *postgres) backlog(ctx context.Context, names []string, limit int64) (Backlog, error) {
 	var backlog Backlog
-	if limit > 0 {
-		if err := s.scan(ctx, s.db.DB, &backlog.Pending, s.text(postgresBacklog), pgdialect.Array(names), limit, limit); err != nil {
-			return Backlog{}, err
+	err := s.inTransaction(ctx, txOptions{isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx querier) error {
+		if _, err := s.exec(ctx, tx, postgresInIndexOrder); err != nil {
+			return err
 		}
-	}
-	var oldest float64
-	if err := s.scan(ctx, s.db.DB, &oldest, s.text(postgresBacklogOldest), pgdialect.Array(names)); err != nil {
+		if limit > 0 {
+			if err := s.scan(ctx, tx, &backlog.Pending, s.text(postgresBacklog), pgdialect.Array(names), limit, limit); err != nil {
+				return err
+			}
+		}
+		var oldest float64
+		err := s.scan(ctx, tx, &oldest, s.text(postgresBacklogOldest), pgdialect.Array(names))
+		backlog.OldestDue = time.Duration(oldest * float64(time.Second))
+		return err
+	})
+	if err != nil {
 		return Backlog{}, err
 	}
-	backlog.OldestDue = time.Duration(oldest * float64(time.Second))
 	return backlog, nil
 }
 

@@ -145,6 +145,11 @@ WHERE backend_xid = ?::xid8::xid AND pid <> pg_backend_pid()`
 	postgresOldest = `
 SELECT COALESCE(EXTRACT(epoch FROM {clock} - min(due)), 0)::float8 FROM {queue} WHERE state = 0 AND due <= {clock}`
 
+	// While a table has grown faster than its statistics, the planner would
+	// rather read and sort the whole queue than walk along the index.
+	postgresInIndexOrder = `
+SELECT set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true)`
+
 	// One bounded range of the claim index per name: neither the dead nor the
 	// rest of a long queue cost anything.
 	postgresBacklog = `

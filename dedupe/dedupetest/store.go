@@ -200,9 +200,24 @@ var storeCases = []Case{
 			full := strings.Repeat("\u00e9", 128)
 			var keys []dedupe.Key
 			for _, k := range [][2]string{
-				{"", "a"}, {"a", "a"}, {"a:b", "c"}, {"a", "b:c"}, {"1:a", "b"}, {"1", "a:b"},
-				{"a", "A"}, {"a", "a "}, {"a", " a"}, {"a", "\u00e9"}, {"a", "e\u0301"}, {"a", "0"}, {"a", "00"},
-				{"a", `a'b"c\d?e{f}%s`}, {`'"\?`, "a"}, {full, full}, {full, full[:254]}, {full[:254], full},
+				{"", "a"},
+				{"a", "a"},
+				{"a:b", "c"},
+				{"a", "b:c"},
+				{"1:a", "b"},
+				{"1", "a:b"},
+				{"a", "A"},
+				{"a", "a "},
+				{"a", " a"},
+				{"a", "\u00e9"},
+				{"a", "e\u0301"},
+				{"a", "0"},
+				{"a", "00"},
+				{"a", `a'b"c\d?e{f}%s`},
+				{`'"\?`, "a"},
+				{full, full},
+				{full, full[:254]},
+				{full[:254], full},
 			} {
 				keys = append(keys, dedupe.Key{Scope: k[0], ID: k[1]})
 			}

@@ -57,12 +57,14 @@ var claimCases = []Case{
 // claimFrom returns what a claim hands out, and gives it back.
 func (e *Env) claimFrom(t *testing.T, repo *inbox.Repository, limit int, names ...string) []*inbox.Claimed {
 	t.Helper()
-	tx, err := e.DB.BeginTx(t.Context(), nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // a claim never waits
+	defer cancel()
+	tx, err := e.DB.BeginTx(ctx, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	claimed, err := repo.GetMany(t.Context(), tx, limit, names...)
+	claimed, err := repo.GetMany(ctx, tx, limit, names...)
 	if err != nil {
 		t.Fatal(err)
 	}

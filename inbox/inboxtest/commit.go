@@ -293,6 +293,9 @@ func unknownStates(t *testing.T, e *Env) {
 	if _, err := e.DB.NewRaw(`UPDATE inbox_messages SET attempts = 0 WHERE status = 0`).Exec(t.Context()); err != nil {
 		t.Errorf("the statements fail for another reason: %v", err)
 	}
+	if t.Failed() {
+		return // a processor would make no sense of what is there now
+	}
 	e.Drain(t, e.Processor(t, inbox.ProcessorConfig{}))
 	e.Expect(t, "a", Processed, 0)
 }

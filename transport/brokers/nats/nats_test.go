@@ -254,3 +254,21 @@ func TestWithoutManualAckTheClientAcksWhatNobodyAcked(t *testing.T) {
 		})
 	}
 }
+
+func FuzzUnmarshal(f *testing.F) {
+	f.Add("Nats-Msg-Id", "1", "2", []byte("{}"))
+	f.Add("letterbox-position", "1", "", []byte{})
+	f.Fuzz(func(t *testing.T, name, one, two string, data []byte) {
+		for _, values := range [][]string{nil, {one}, {one, two}} {
+			msg, err := nats.Core{}.Unmarshal(&natsgo.Msg{Header: natsgo.Header{name: values}, Data: data})
+			if err != nil || string(msg.Payload) != string(data) {
+				t.Fatalf("%v %+v", err, msg)
+			}
+			for key := range msg.Metadata {
+				if wminbox.Reserved(key) {
+					t.Errorf("%q was kept", key)
+				}
+			}
+		}
+	})
+}
