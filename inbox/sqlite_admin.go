@@ -25,11 +25,23 @@ func (s *sqlite) migrateLock(ctx context.Context, q querier, _ time.Duration) er
 }
 
 // prepareSQLite refuses a database that would be several, and turns on
-// write-ahead logging, which is kept in the file.
+// write-ahead logging, which is kept in the file. While another process turns it
+// on, SQLite may say "busy" at once, whatever the time-out; so it may to a
+// connection that is opened with that pragma.
 func (r *Repository) prepareSQLite(ctx context.Context) error {
 	if r.dialect != sqliteDialect {
 		return nil
 	}
+	pause := Backoff{Base: 20 * time.Millisecond, Max: time.Second}
+	for try := 1; ; try++ {
+		err := r.turnOnWAL(ctx)
+		if err == nil || r.dialect.retryCode(err) == "" || sleep(ctx, pause.Delay(try)) != nil {
+			return err
+		}
+	}
+}
+
+func (r *Repository) turnOnWAL(ctx context.Context) error {
 	var file string
 	if err := r.scan(ctx, r.db.DB, &file, `SELECT COALESCE(file, '') FROM pragma_database_list WHERE name = 'main'`); err != nil {
 		return fmt.Errorf("inbox: open the database: %w", err)
@@ -47,16 +59,10 @@ func (r *Repository) prepareSQLite(ctx context.Context) error {
 	if mode == "wal" {
 		return nil
 	}
-	pause := Backoff{Base: 20 * time.Millisecond, Max: time.Second}
-	for try := 1; ; try++ {
-		err := r.scan(ctx, r.db.DB, &mode, `PRAGMA journal_mode = WAL`)
-		if err == nil {
-			return nil
-		}
-		if r.dialect.retryCode(err) == "" || sleep(ctx, pause.Delay(try)) != nil {
-			return fmt.Errorf("inbox: switch to write-ahead logging: %w", err)
-		}
+	if err := r.scan(ctx, r.db.DB, &mode, `PRAGMA journal_mode = WAL`); err != nil {
+		return fmt.Errorf("inbox: switch to write-ahead logging: %w", err)
 	}
+	return nil
 }
 
 func (s *sqlite) check(ctx context.Context) error {

@@ -77,6 +77,8 @@ type shipped struct{ Order int }
 var schema = lbsql.Schema{}
 
 func run(ctx context.Context, db *bun.DB) (bool, error) {
+	drop(ctx, db) // what an interrupted run left
+	defer drop(context.WithoutCancel(ctx), db)
 	// The table is made beforehand, not by the publisher in a handler's transaction.
 	for _, query := range schema.SchemaInitializingQueries(outbox) {
 		if _, err := db.ExecContext(ctx, query.Query); err != nil {
@@ -129,6 +131,13 @@ func run(ctx context.Context, db *bun.DB) (bool, error) {
 	ok := len(seen) == orders-1 && seen[13] == 0 && int(stats.Processed) == orders-1 && stats.Dead == 1
 	fmt.Printf(`{"processed":%d,"dead":%d,"received":%d,"ok":%v}`+"\n", stats.Processed, stats.Dead, len(seen), ok)
 	return ok, errors.Join(stop(), broker.Close())
+}
+
+// drop removes the example's tables.
+func drop(ctx context.Context, db *bun.DB) {
+	for _, table := range []string{prefix + "_messages", prefix + "_queue", prefix + "_schema", "watermill_" + outbox, "watermill_offsets_" + outbox} {
+		_, _ = db.ExecContext(ctx, `DROP TABLE IF EXISTS "`+table+`"`)
+	}
 }
 
 // worker is the inbox with a handler that publishes.

@@ -113,18 +113,25 @@ func oppositeOrders(t *testing.T, e *Env) {
 	if !e.Postgres() {
 		t.Skip("SQLite: there is one writer at a time")
 	}
-	e.Exec(t, `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.03); RETURN NEW; END'`)
+	e.Exec(t, `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.2); RETURN NEW; END'`)
 	e.Exec(t, `CREATE TRIGGER slow BEFORE INSERT ON inbox_messages FOR EACH ROW EXECUTE FUNCTION slow()`)
-	ids := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+	ids := []string{"a", "b", "c", "d"}
 	backwards := slices.Clone(ids)
 	slices.Reverse(backwards)
 	var group sync.WaitGroup
 	var stored atomic.Int32
+	begin := make(chan struct{})
 	for _, order := range [][]string{ids, backwards} {
+		tx, err := e.DB.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
 		group.Go(func() {
+			<-begin
 			// Accept would hide a deadlock behind a retry.
-			outcomes, err := e.acceptOrAdd(t, false, e.Entries(order...))
-			if err != nil {
+			outcomes, err := e.Repo.Add(t.Context(), tx, e.Entries(order...))
+			if err := errors.Join(err, tx.Commit()); err != nil {
 				t.Error(err)
 			}
 			for _, o := range outcomes {
@@ -134,6 +141,7 @@ func oppositeOrders(t *testing.T, e *Env) {
 			}
 		})
 	}
+	close(begin)
 	group.Wait()
 	if n := int(stored.Load()); n != len(ids) || e.messages(t) != n {
 		t.Errorf("%d stored and %d rows, want %d", n, e.messages(t), len(ids))
