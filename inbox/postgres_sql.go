@@ -147,8 +147,7 @@ SELECT COALESCE(EXTRACT(epoch FROM {clock} - min(due)), 0)::float8 FROM {queue} 
 
 	// While a table has grown faster than its statistics, the planner would
 	// rather read and sort the whole queue than walk along the index.
-	postgresInIndexOrder = `
-SELECT set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true)`
+	postgresInIndexOrder = `SELECT set_config('enable_sort', 'off', true)`
 
 	// One bounded range of the claim index per name: neither the dead nor the
 	// rest of a long queue cost anything.

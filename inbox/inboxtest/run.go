@@ -306,7 +306,9 @@ func refusesTables(t *testing.T, e *Env) {
 	p := e.processorOn(t, repo, inbox.ProcessorConfig{})
 	check := func(want error) {
 		t.Helper()
-		if err := p.Run(t.Context()); !errors.Is(err, want) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := p.Run(ctx); !errors.Is(err, want) {
 			t.Errorf("Run: %v, want %v", err, want)
 		}
 		if _, err := p.Drain(t.Context()); !errors.Is(err, want) {

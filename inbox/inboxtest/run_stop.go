@@ -31,6 +31,11 @@ var stopCases = []Case{
 		Body: stopsHard,
 	},
 	{
+		Name: "a handler that is cancelled while it runs alone is not charged",
+		Rule: "One by one, after a failed batch, a stop is no attempt either.",
+		Body: stopsHardAlone,
+	},
+	{
 		Name: "a negative grace cancels at once",
 		Rule: "Negative means off.",
 		Body: stopsWithoutGrace,
@@ -143,6 +148,29 @@ func stopsHard(t *testing.T, e *Env) {
 		t.Errorf("%d effects of a batch that was cancelled", n)
 	}
 	e.claimableAtOnce(t, "neighbour", "running", "not started")
+}
+
+func stopsHardAlone(t *testing.T, e *Env) {
+	entered := make(chan struct{}, 1)
+	e.On("running", func(ctx context.Context, job Job) error {
+		if err := e.Effect(ctx, job.ID); err != nil || e.Calls(job.ID) != 2 {
+			return err
+		}
+		entered <- struct{}{} // the second call is the one after the failed batch
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	e.On("fails", func(ctx context.Context, job Job) error {
+		if err := e.Effect(ctx, job.ID); err != nil || e.Calls(job.ID) > 1 {
+			return err
+		}
+		return errors.New("fails the batch")
+	})
+	e.Accept(t, "running", "fails")
+	r := start(t, e.Processor(t, inbox.ProcessorConfig{Workers: 1, ShutdownGrace: -1}))
+	<-entered
+	r.stop(t)
+	e.claimableAtOnce(t, "running", "fails")
 }
 
 func stopsWithoutGrace(t *testing.T, e *Env) {

@@ -46,7 +46,7 @@ func TestTheBacklogIsReadInIndexOrder(t *testing.T) {
 	}
 	_, err = db.ExecContext(t.Context(), `ALTER TABLE inbox_queue SET (autovacuum_enabled = false);
 		INSERT INTO inbox_queue (id, name, ordering_key, due, state)
-		SELECT g, 'job', '', now(), CASE WHEN g <= 20000 THEN 2 ELSE 0 END FROM generate_series(1, 50000) g`)
+		SELECT g, 'job', '', now(), CASE WHEN g <= 20000 THEN 2 ELSE 0 END FROM generate_series(1, 300000) g`)
 	if err != nil {
 		t.Fatal(err)
 	}

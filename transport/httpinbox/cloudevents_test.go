@@ -50,12 +50,14 @@ func TestCloudEventsAreStored(t *testing.T) {
 		{"a quoted id", good, binary(`Ce-Id: "a \"b\""`), "/shop", `a "b"`, good, nil},
 		{
 			"structured mode", `{"specversion":"1.0", "id":"\u00e9","source":"/s","type":"t","data": {"account":"\u0061", "cents":1} ,"n":5,"b":true,"gone":null}`,
-			[]string{cloudEventsJSON}, "/s", "é", `{"account":"\u0061", "cents":1}`,
+			[]string{cloudEventsJSON},
+			"/s", "é", `{"account":"\u0061", "cents":1}`,
 			map[string]string{"ce-specversion": "1.0", "ce-type": "t", "ce-n": "5", "ce-b": "true"},
 		},
 		{
 			"structured mode with base64", `{"specversion":"1.0","id":"1","source":"/s","type":"t","datacontenttype":"application/json","data_base64":"eyJhY2NvdW50IjoiYSJ9"}`,
-			[]string{cloudEventsJSON + "; charset=utf-8"}, "/s", "1", `{"account":"a"}`, nil,
+			[]string{cloudEventsJSON + "; charset=utf-8"},
+			"/s", "1", `{"account":"a"}`, nil,
 		},
 		{
 			"trace context as an extension", good, binary("Ce-Traceparent: "+traceparent, "Ce-Tracestate: "+tracestate), "/shop", "1", good,

@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/pubsub/gochannel"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/letterbox-go/letterbox/inbox"
 	"github.com/letterbox-go/letterbox/transport/wminbox"
 )
 
@@ -120,7 +121,9 @@ func TestParkRefusesNamesItCannotQuote(t *testing.T) {
 
 func TestARejectErrorNeverShowsThePayload(t *testing.T) {
 	t.Parallel()
-	handle := handlerFor(t, storeNothing, wminbox.Config{Reject: wminbox.Nack{}, Decode: orderNames(), PauseBase: -1})
+	names := inbox.NewNameMap()
+	inbox.RegisterWith[order](names, inbox.Registration{Name: "order", Codec: talkative{}})
+	handle := handlerFor(t, storeNothing, wminbox.Config{Reject: wminbox.Nack{}, Decode: names, PauseBase: -1})
 	err := handle(newMessage("1", `{"number":1234567}`, "name", "order"))
 	var reason *wminbox.RejectError
 	if !errors.As(err, &reason) || reason.Reason != wminbox.ReasonUndecodable || reason.Err == nil {
@@ -176,6 +179,12 @@ func TestAMessageThatCannotBePoisonedIsNacked(t *testing.T) {
 		t.Errorf("the message was %s", got)
 	}
 }
+
+// talkative is a codec whose errors show the payload.
+type talkative struct{}
+
+func (talkative) Encode(any) ([]byte, error)         { return nil, nil }
+func (talkative) Decode(payload []byte, _ any) error { return errors.New("bad: " + string(payload)) }
 
 type deaf struct{}
 

@@ -363,3 +363,29 @@ func TestNothingIsLostWhileTheDatabaseIsAwayForFiveSeconds(t *testing.T) {
 		t.Errorf("%d deliveries during the outage", during)
 	}
 }
+
+// Acking what was not added is the one way to lose a message here.
+func TestAnErrorBehindTheSavepointLosesNothing(t *testing.T) {
+	t.Parallel()
+	s := open(t, testdb.Postgres(t))
+	s.publish(t, "a", "b", "c")
+	for _, statement := range []string{
+		`CREATE SEQUENCE tries`,
+		`CREATE FUNCTION trouble() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			IF NEW.message_id = 'b' AND nextval('tries') = 1 THEN RAISE EXCEPTION 'again' USING ERRCODE = '40P01'; END IF;
+			RETURN NEW; END $$`,
+		`CREATE TRIGGER trouble BEFORE INSERT ON inbox_messages FOR EACH ROW EXECUTE FUNCTION trouble()`,
+	} {
+		if _, err := s.db.DB.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.run(t, wminbox.Config{})
+	s.eventuallyAcked(t, 3)
+	if diff := cmp.Diff([]string{"a", "b", "c"}, s.ids(t)); diff != "" {
+		t.Error(diff)
+	}
+	if s.seen.nacked.Load() != 1 {
+		t.Errorf("%d errors, want 1", s.seen.nacked.Load())
+	}
+}
