@@ -98,9 +98,13 @@ func (h *handle) NewRaw(query string, args ...any) *bun.RawQuery {
 func (h *handle) NewCreateTable() *bun.CreateTableQuery {
 	return h.db.NewCreateTable().Conn(h.conn())
 }
-func (h *handle) NewDropTable() *bun.DropTableQuery     { return h.db.NewDropTable().Conn(h.conn()) }
+
+func (h *handle) NewDropTable() *bun.DropTableQuery { return h.db.NewDropTable().Conn(h.conn()) }
+
 func (h *handle) NewCreateIndex() *bun.CreateIndexQuery { return h.db.NewCreateIndex().Conn(h.conn()) }
-func (h *handle) NewDropIndex() *bun.DropIndexQuery     { return h.db.NewDropIndex().Conn(h.conn()) }
+
+func (h *handle) NewDropIndex() *bun.DropIndexQuery { return h.db.NewDropIndex().Conn(h.conn()) }
+
 func (h *handle) NewTruncateTable() *bun.TruncateTableQuery {
 	return h.db.NewTruncateTable().Conn(h.conn())
 }

@@ -164,8 +164,13 @@ func TestNamesRefused(t *testing.T) {
 	t.Parallel()
 	db := testdb.SQLite(t)
 	for _, config := range []inbox.Config{
-		{Prefix: "a?b"}, {Prefix: `a\b`}, {Prefix: "a\x00b"}, {Prefix: "a\xff"}, {Prefix: "a\nb"},
-		{Prefix: strings.Repeat("x", 60)}, {Schema: "public"},
+		{Prefix: "a?b"},
+		{Prefix: `a\b`},
+		{Prefix: "a\x00b"},
+		{Prefix: "a\xff"},
+		{Prefix: "a\nb"},
+		{Prefix: strings.Repeat("x", 60)},
+		{Schema: "public"},
 	} {
 		if _, err := inbox.NewRepository(db, inbox.NewNameMap(), config); err == nil {
 			t.Errorf("%q, %q: taken", config.Schema, config.Prefix)

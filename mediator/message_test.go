@@ -11,7 +11,7 @@ import (
 
 // locked stands for a protobuf message: it must not be copied.
 type locked struct {
-	mu   sync.Mutex
+	sync.Mutex
 	body string
 }
 

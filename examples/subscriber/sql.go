@@ -20,7 +20,7 @@ import (
 func openSQL(ctx context.Context, topic, url string) (*broker, error) {
 	config, err := pgx.ParseConfig(url)
 	if url == "" || err != nil {
-		return nil, errors.New("-broker sql needs -url or -dsn postgres://...")
+		return nil, errors.New("-broker sql needs -url or -dsn with a postgres:// URL")
 	}
 	db := stdlib.OpenDB(*config) // pgx's default mode: the schema sends JSON as bytes
 	schema := wmsql.DefaultPostgreSQLSchema{

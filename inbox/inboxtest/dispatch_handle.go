@@ -308,6 +308,10 @@ func handleDies(t *testing.T, e *Env) {
 		return errors.Join(insert(inner, tx, job.ID), tx.Commit())
 	})
 	e.On("b", func(inner context.Context, _ Job) (err error) {
+		// The transaction of the batch lives on, and this is another message.
+		if err := insert(context.WithoutCancel(ctx), db, "late"); err == nil || !strings.Contains(err.Error(), "handler has returned") {
+			t.Errorf("while the next message is processed: %v", err)
+		}
 		other = inbox.MustDB(inner)
 		left, err = other.BeginTx(context.WithoutCancel(inner), nil)
 		return err

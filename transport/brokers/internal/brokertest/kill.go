@@ -30,12 +30,11 @@ func Child(broker Broker) {
 	if !ok {
 		return
 	}
-	if err := subscribeAndDie(broker, text); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
+	fmt.Fprintln(os.Stderr, subscribeAndDie(broker, text))
 	os.Exit(1)
 }
 
+// subscribeAndDie returns only when something went wrong.
 func subscribeAndDie(broker Broker, text string) error {
 	var c child
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
