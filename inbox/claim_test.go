@@ -56,63 +56,67 @@ func recorded(t *testing.T, target target) (*node, *recorder) {
 	return n, r
 }
 
+// plannerSettings make the planner do what it would not do by itself.
+var plannerSettings = []string{
+	`SET LOCAL enable_seqscan = on`,
+	`SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off; SET LOCAL enable_bitmapscan = off`,
+	`SET LOCAL enable_seqscan = off`,
+	`SET LOCAL enable_sort = off; SET LOCAL enable_incremental_sort = off`,
+	`SET LOCAL enable_nestloop = off`,
+	`SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off`,
+	`SET LOCAL enable_material = off`,
+	`SET LOCAL plan_cache_mode = force_generic_plan`,
+	`SET LOCAL cpu_operator_cost = 1000; SET LOCAL random_page_cost = 1000`,
+}
+
 // A claim never locks more than it returns, whatever the planner thinks.
 func TestClaimLocksNoMore(t *testing.T) {
 	t.Parallel()
-	const messages, limit = 60, 7
-	for _, settings := range []string{
-		``,
-		`SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off`,
-		`SET enable_seqscan = off`,
-		`SET enable_sort = off; SET enable_incremental_sort = off`,
-		`SET enable_nestloop = off`,
-		`SET enable_hashjoin = off; SET enable_mergejoin = off`,
-		`SET enable_material = off; SET enable_memoize = off`,
-		`SET plan_cache_mode = force_generic_plan`,
-		`SET cpu_operator_cost = 1000; SET random_page_cost = 1000`,
-	} {
-		for _, analyzed := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s analyzed %v", settings, analyzed), func(t *testing.T) {
-				t.Parallel()
-				n := openNode(t, target{"pgx", testdb.Postgres(t)}, false)
-				n.bindOther()
-				n.exec(t, `ALTER TABLE inbox_queue SET (autovacuum_enabled = off)`)
-				for i, id := range taskIDs("m", messages) {
-					entry := inbox.Entry{MessageID: id, Message: inbox.Raw{Name: []string{"task", "other"}[i%2], Payload: []byte(`{}`)}}
-					if _, err := n.repo.Accept(t.Context(), []inbox.Entry{entry}); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if analyzed {
-					n.exec(t, `ANALYZE inbox_queue, inbox_messages`)
-				}
-				tx, err := n.db.BeginTx(t.Context(), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer tx.Rollback()
-				for statement := range strings.SplitSeq(settings, "; ") {
-					if statement == "" {
-						continue
-					}
-					if _, err := tx.Exec(strings.Replace(statement, "SET", "SET LOCAL", 1)); err != nil {
-						t.Fatal(err)
-					}
-				}
-				claimed, err := n.repo.GetMany(t.Context(), tx, limit)
-				if err != nil || len(claimed) != limit {
-					t.Fatalf("%d claimed, %v, want %d", len(claimed), err, limit)
-				}
-				free := n.count(t, `SELECT count(*) FROM (SELECT FROM inbox_queue FOR UPDATE SKIP LOCKED) free`)
-				if locked := messages - free; locked != limit {
-					t.Errorf("%d rows are locked, %d were claimed", locked, limit)
-				}
-				for i := 1; i < len(claimed); i++ {
-					if claimed[i].ID < claimed[i-1].ID && claimed[i].Name == claimed[i-1].Name {
-						t.Errorf("%d comes before %d", claimed[i-1].ID, claimed[i].ID)
-					}
-				}
-			})
+	const messages = 60
+	n := openNode(t, target{"pgx", testdb.Postgres(t)}, false)
+	n.bindOther()
+	n.exec(t, `ALTER TABLE inbox_queue SET (autovacuum_enabled = off)`)
+	n.exec(t, `ALTER TABLE inbox_messages SET (autovacuum_enabled = off)`)
+	entries := taskEntries(taskIDs("m", messages)...)
+	for i := range entries {
+		entries[i].Message = inbox.Raw{Name: []string{"task", "other"}[i%2], Payload: []byte(`{}`)}
+	}
+	if _, err := n.repo.Accept(t.Context(), entries); err != nil {
+		t.Fatal(err)
+	}
+	for _, settings := range plannerSettings {
+		n.locksNoMore(t, messages, settings)
+	}
+	n.exec(t, `ANALYZE inbox_queue, inbox_messages`)
+	for _, settings := range plannerSettings {
+		n.locksNoMore(t, messages, settings)
+	}
+}
+
+func (n *node) locksNoMore(t *testing.T, messages int, settings string) {
+	t.Helper()
+	const limit = 7
+	tx, err := n.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	for setting := range strings.SplitSeq(settings, "; ") {
+		if _, err := tx.Exec(setting); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claimed, err := n.repo.GetMany(t.Context(), tx, limit)
+	if err != nil || len(claimed) != limit {
+		t.Fatalf("%s: %d claimed, %v, want %d", settings, len(claimed), err, limit)
+	}
+	free := n.count(t, `SELECT count(*) FROM (SELECT FROM inbox_queue FOR UPDATE SKIP LOCKED) free`)
+	if locked := messages - free; locked != limit {
+		t.Errorf("%s: %d rows are locked, %d were claimed", settings, locked, limit)
+	}
+	for i := 1; i < len(claimed); i++ {
+		if claimed[i].ID < claimed[i-1].ID {
+			t.Errorf("%s: %d comes before %d", settings, claimed[i-1].ID, claimed[i].ID)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 
 // order is what a child process is told to do.
 type order struct {
-	Role   string   `json:"role"` // "drain", "run", "accept", "migrate"
+	Role   string   `json:"role"` // "drain", "run", "accept", "once", "migrate"
 	Target target   `json:"target"`
 	Point  string   `json:"point,omitempty"` // where it kills itself
 	IDs    []string `json:"ids,omitempty"`
@@ -120,6 +120,13 @@ func (o order) obey() error {
 		}
 		_, err = p.Drain(ctx)
 		return err
+	case "once":
+		for _, id := range o.IDs {
+			if _, err := n.once(ctx, id); err != nil {
+				return err
+			}
+		}
+		return nil
 	case "run":
 		return n.runUntil(ctx, inbox.ProcessorConfig{BatchSize: o.Batch, PollInterval: 20 * time.Millisecond}, o.Until)
 	}

@@ -2,6 +2,7 @@ package inbox_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"strings"
@@ -129,42 +130,37 @@ func TestDatabaseAway(t *testing.T) {
 // The server restarts while handlers run: their runs are lost, not charged.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"fast", "immediate", "kill"} {
-		t.Run(mode, func(t *testing.T) {
+	for _, by := range []struct{ mode, driver string }{{"fast", "pgx"}, {"immediate", "pgdriver"}, {"kill", "pgx"}} {
+		t.Run(by.mode, func(t *testing.T) {
 			t.Parallel()
-			for _, driver := range []string{"pgx", "pgdriver"} {
-				t.Run(driver, func(t *testing.T) {
-					t.Parallel()
-					const messages = 150
-					server := testdb.StartServer(t, testdb.Config{})
-					n := openNode(t, target{driver, server.DSN()}, false)
-					n.accept(t, taskIDs("m", messages)...)
-					var calls atomic.Int64
-					pause := func(ctx context.Context, _ string) error {
-						calls.Add(1)
-						select {
-						case <-time.After(5 * time.Millisecond):
-						case <-ctx.Done():
-						}
-						return nil
-					}
-					n.before, n.after = pause, pause
-					n.running(t, inbox.ProcessorConfig{Workers: 4, BatchSize: 8})
-					for range 2 {
-						began := calls.Load()
-						eventually(t, "handlers run", 30*time.Second, func() bool { return calls.Load() > began+10 })
-						if err := server.Restart(mode); err != nil {
-							t.Fatal(err)
-						}
-					}
-					eventually(t, "all messages are processed", 60*time.Second, func() bool {
-						var left int
-						err := n.db.NewRaw(`SELECT count(*) FROM inbox_queue`).Scan(t.Context(), &left)
-						return err == nil && left == 0
-					})
-					n.expectOnce(t, messages)
-				})
+			const messages = 150
+			server := testdb.StartServer(t, testdb.Config{})
+			n := openNode(t, target{by.driver, server.DSN()}, false)
+			n.accept(t, taskIDs("m", messages)...)
+			var calls atomic.Int64
+			pause := func(ctx context.Context, _ string) error {
+				calls.Add(1)
+				select {
+				case <-time.After(5 * time.Millisecond):
+				case <-ctx.Done():
+				}
+				return nil
 			}
+			n.before, n.after = pause, pause
+			n.running(t, inbox.ProcessorConfig{Workers: 4, BatchSize: 8})
+			for range 2 {
+				began := calls.Load()
+				eventually(t, "handlers run", 30*time.Second, func() bool { return calls.Load() > began+10 })
+				if err := server.Restart(by.mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			eventually(t, "all messages are processed", 60*time.Second, func() bool {
+				var left int
+				err := n.db.NewRaw(`SELECT count(*) FROM inbox_queue`).Scan(t.Context(), &left)
+				return err == nil && left == 0
+			})
+			n.expectOnce(t, messages)
 		})
 	}
 }
@@ -213,22 +209,38 @@ func TestServerTurnsReadOnly(t *testing.T) {
 	}
 }
 
-// Connections are terminated (57P01) while handlers run on them.
+// Connections are terminated (57P01) while handlers run on them, in batches and,
+// since every tenth message fails its first attempt, one by one as well.
 func TestBackendsTerminated(t *testing.T) {
 	t.Parallel()
 	const messages = 200
 	n := openNode(t, target{"pgx", testdb.Postgres(t)}, false)
 	n.accept(t, taskIDs("m", messages)...)
 	worker := openNode(t, n.target, true)
-	worker.exec(t, `SELECT 1`)
-	worker.after = func(context.Context, string) error { time.Sleep(2 * time.Millisecond); return nil }
-	worker.running(t, inbox.ProcessorConfig{Workers: 4, BatchSize: 8})
+	worker.after = func(ctx context.Context, id string) error {
+		time.Sleep(2 * time.Millisecond)
+		if info, _ := inbox.FromContext(ctx); info.Attempt == 1 && strings.HasSuffix(id, "7") {
+			return errors.New("on purpose")
+		}
+		return nil
+	}
+	backoff := inbox.Backoff{Base: time.Millisecond, Max: time.Millisecond}
+	worker.running(t, inbox.ProcessorConfig{Workers: 4, BatchSize: 8, Backoff: backoff})
+	terminated := 0
 	eventually(t, "all messages are processed although their connections are terminated", 60*time.Second, func() bool {
 		// Those that hold messages, a few times a second.
-		n.exec(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-			WHERE datname = current_database() AND pid <> pg_backend_pid() AND state = 'idle in transaction' AND random() < 0.2`)
-		time.Sleep(50 * time.Millisecond)
+		terminated += n.count(t, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+			WHERE datname = current_database() AND pid <> pg_backend_pid() AND state = 'idle in transaction' AND random() < 0.3`)
+		time.Sleep(20 * time.Millisecond)
 		return n.count(t, `SELECT count(*) FROM inbox_queue`) == 0
 	})
-	n.expectOnce(t, messages)
+	if terminated == 0 {
+		t.Error("no connection was terminated")
+	}
+	if got := n.count(t, `SELECT count(*) FROM effects`); got != messages {
+		t.Errorf("%d effects of %d messages", got, messages)
+	}
+	if got := n.count(t, `SELECT count(*) FROM inbox_messages WHERE status = 1 AND attempts = CASE WHEN message_id LIKE '%7' THEN 1 ELSE 0 END`); got != messages {
+		t.Errorf("%d of %d messages are processed and charged for what they did themselves", got, messages)
+	}
 }
