@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -161,9 +162,11 @@ func (r *Repository) Committed(_ context.Context, outcomes []Outcome) {
 
 // GetMany claims at most limit due messages of registered names in the caller's
 // transaction, oldest due time first: they are locked until it ends. With names
-// given, only those. Hand each to Processor.Process, then commit.
+// given, only those, their former names included. Hand each to
+// Processor.Process, then commit.
 //
-// ErrNoTransaction when tx is not a transaction.
+// ErrNoTransaction when tx is not a transaction; ErrUnregistered for a name that
+// the NameMap does not know.
 func (r *Repository) GetMany(ctx context.Context, tx bun.IConn, limit int, names ...string) ([]*Claimed, error) {
 	q, err := asTransaction(tx)
 	if err != nil {
@@ -172,17 +175,9 @@ func (r *Repository) GetMany(ctx context.Context, tx bun.IConn, limit int, names
 	if limit < 1 {
 		return nil, fmt.Errorf("inbox: get many: limit %d", limit)
 	}
-	if len(names) == 0 {
-		for _, reg := range r.names.registrations() {
-			names = append(names, reg.names()...)
-		}
-	}
-	marks := make([]mark, len(names))
-	for i, name := range names {
-		marks[i].name = name
-	}
-	if len(marks) == 0 {
-		return nil, nil
+	marks, err := r.marksOf(names)
+	if err != nil || len(marks) == 0 {
+		return nil, err
 	}
 	if r.dialect == sqliteDialect {
 		if _, err := r.exec(ctx, q, r.text(sqliteLock)); err != nil {
@@ -191,6 +186,30 @@ func (r *Repository) GetMany(ctx context.Context, tx bun.IConn, limit int, names
 	}
 	claimed, err := r.store.claim(ctx, q, marks, limit)
 	return claimed, r.wrap("get many", err)
+}
+
+// marksOf starts at the beginning of the stored names that belong to names, or of
+// all that are registered.
+func (r *Repository) marksOf(names []string) (marks []mark, err error) {
+	registrations := r.names.registrations()
+	if len(names) > 0 {
+		registrations = nil
+		for _, name := range names {
+			reg := r.names.forName(name)
+			if reg == nil {
+				return nil, fmt.Errorf("inbox: get many: name %q: %w", name, ErrUnregistered)
+			}
+			if !slices.Contains(registrations, reg) {
+				registrations = append(registrations, reg)
+			}
+		}
+	}
+	for _, reg := range registrations {
+		for _, name := range reg.names() {
+			marks = append(marks, mark{name: name})
+		}
+	}
+	return marks, nil
 }
 
 // renamed reports that a row may be stored under a former name already.

@@ -18,6 +18,11 @@ import (
 
 var claimCases = []Case{
 	{
+		Name: "a claim by name knows former names and refuses unknown ones",
+		Rule: "GetMany with names claims rows stored under their former names too; a name that is not registered is an error.",
+		Body: claimFormerNames,
+	},
+	{
 		Name: "a claim takes no more than its limit, oldest due time first",
 		Rule: "GetMany returns at most limit messages, sorted by due time, then accept order.",
 		Body: claimLimit,
@@ -175,9 +180,6 @@ func claimNames(t *testing.T, e *Env) {
 	}
 	if got := e.claim(t, e.Repo, 100, "job", "other_job"); len(got) != 40 {
 		t.Errorf("%d claimed of both names", len(got))
-	}
-	if got := e.claim(t, e.Repo, 100, "nobody"); len(got) != 0 {
-		t.Errorf("claimed %v of a name that is not there", got)
 	}
 }
 
@@ -345,5 +347,31 @@ func lowLevelPair(t *testing.T, e *Env) {
 	e.Expect(t, "b", Pending, 1)
 	if effects := e.Effects(t); effects["a"] != 1 || len(effects) != 1 {
 		t.Errorf("effects %v", effects)
+	}
+}
+
+func claimFormerNames(t *testing.T, e *Env) {
+	e.Accept(t, "old")
+	names := inbox.NewNameMap()
+	inbox.RegisterWith[Job](names, inbox.Registration{Name: "task", FormerNames: []string{"job"}})
+	repo, err := inbox.NewRepository(e.DB, names, inbox.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := repo.Accept(t.Context(), []inbox.Entry{{MessageID: "new", Message: Job{ID: "new"}}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"task", "job"} {
+		if got := e.claim(t, repo, 10, name, name); !slices.Equal(got, []string{"old", "new"}) {
+			t.Errorf("claimed %v as %q", got, name)
+		}
+	}
+	tx, err := e.DB.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := repo.GetMany(t.Context(), tx, 10, "tsak"); !errors.Is(err, inbox.ErrUnregistered) {
+		t.Errorf("a misspelt name: %v", err)
 	}
 }
