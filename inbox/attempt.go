@@ -174,6 +174,9 @@ func (p *Processor) decode(c *Claimed) (message any, err error) {
 			err = Permanent(&panicError{r, debug.Stack()})
 		}
 	}()
+	if c.damaged != nil {
+		return nil, Permanent(fmt.Errorf("inbox: the stored row is damaged: %w", c.damaged))
+	}
 	message, err = p.repo.names.Decode(c.Name, c.Payload)
 	return message, Permanent(err)
 }

@@ -35,6 +35,7 @@ type Claimed struct {
 	attempts      int
 	interruptions int
 	transaction   string // id of the claiming transaction, where there is one
+	damaged       error  // the row cannot be read: it dies, and holds nobody up
 }
 
 func decodeMetadata(text string) (map[string]string, error) {

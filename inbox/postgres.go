@@ -120,10 +120,7 @@ func (s *postgres) claimed(ctx context.Context, q querier, template string, args
 	claimed := make([]*Claimed, len(rows))
 	for i := range rows {
 		r := &rows[i]
-		metadata, err := decodeMetadata(r.Metadata)
-		if err != nil {
-			return nil, fmt.Errorf("message %d: %w", r.ID, err)
-		}
+		metadata, damaged := decodeMetadata(r.Metadata)
 		claimed[i] = &Claimed{
 			Info: Info{
 				ID:          r.ID,
@@ -137,6 +134,7 @@ func (s *postgres) claimed(ctx context.Context, q querier, template string, args
 			due:           r.Due,
 			attempts:      r.Attempts,
 			interruptions: r.Interruptions,
+			damaged:       damaged,
 			transaction:   r.Xid,
 		}
 	}

@@ -139,10 +139,7 @@ func (s *sqlite) claimed(ctx context.Context, q querier, template string, args .
 	claimed := make([]*Claimed, len(rows))
 	for i := range rows {
 		r := &rows[i]
-		metadata, err := decodeMetadata(r.Metadata)
-		if err != nil {
-			return nil, fmt.Errorf("message %d: %w", r.ID, err)
-		}
+		metadata, damaged := decodeMetadata(r.Metadata)
 		due, err := time.Parse(sqliteTimeFormat, r.Due)
 		if err != nil {
 			return nil, fmt.Errorf("message %d: due time: %w", r.ID, err)
@@ -167,6 +164,7 @@ func (s *sqlite) claimed(ctx context.Context, q querier, template string, args .
 			due:           due,
 			attempts:      r.Attempts,
 			interruptions: r.Interruptions,
+			damaged:       damaged,
 		}
 	}
 	return claimed, nil

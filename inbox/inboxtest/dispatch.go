@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -83,22 +82,4 @@ func (e *Env) finish(t *testing.T, p *inbox.Processor) {
 		}
 		return stats.Pending == 0
 	})
-}
-
-// log keeps what handlers report.
-type log struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (l *log) add(line string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lines = append(l.lines, line)
-}
-
-func (l *log) all() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.lines)
 }

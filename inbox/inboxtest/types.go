@@ -12,6 +12,11 @@ import (
 
 var typesCases = []Case{
 	{
+		Name: "a damaged row dies alone",
+		Rule: "A row whose metadata somebody broke dies with a reason and does not keep its neighbours from being claimed.",
+		Body: damagedRow,
+	},
+	{
 		Name: "rows under a former name are decoded and processed",
 		Rule: "A name or a Go type may be renamed while messages wait.",
 		Body: formerNames,
@@ -276,5 +281,16 @@ func ownCodec(t *testing.T, e *Env) {
 	e.Drain(t, e.Processor(t, inbox.ProcessorConfig{}))
 	if effects := e.Effects(t); effects["abc"] != 1 || effects["def"] != 1 {
 		t.Errorf("effects %v", effects)
+	}
+}
+
+func damagedRow(t *testing.T, e *Env) {
+	e.Accept(t, "a", "damaged", "b")
+	e.Exec(t, `UPDATE inbox_messages SET metadata = '{"half' WHERE message_id = 'damaged'`)
+	e.Drain(t, e.Processor(t, inbox.ProcessorConfig{}))
+	e.Expect(t, "a", Processed, 0)
+	e.Expect(t, "b", Processed, 0)
+	if row := e.Expect(t, "damaged", Dead, 1); !strings.Contains(row.LastError, "metadata") {
+		t.Errorf("the reason: %q", row.LastError)
 	}
 }
