@@ -38,6 +38,41 @@ type Claimed struct {
 	damaged       error  // the row cannot be read: it dies, and holds nobody up
 }
 
+// claimedRow is what both databases return of a claimed message.
+type claimedRow struct {
+	ID            int64
+	OrderingKey   string
+	Attempts      int
+	Interruptions int
+	Source        string
+	MessageID     string
+	Name          string
+	Payload       []byte
+	Metadata      string
+}
+
+func (r *claimedRow) claimed(due, received time.Time) *Claimed {
+	metadata, damaged := decodeMetadata(r.Metadata)
+	if r.Payload == nil {
+		r.Payload = []byte{}
+	}
+	return &Claimed{
+		Info: Info{
+			ID:          r.ID,
+			Identity:    Identity{r.Source, r.MessageID, r.Name},
+			OrderingKey: r.OrderingKey,
+			Attempt:     r.Attempts + 1,
+			Metadata:    metadata,
+			ReceivedAt:  received.UTC(),
+		},
+		Payload:       r.Payload,
+		due:           due,
+		attempts:      r.Attempts,
+		interruptions: r.Interruptions,
+		damaged:       damaged,
+	}
+}
+
 func decodeMetadata(text string) (map[string]string, error) {
 	if text == "" {
 		return nil, nil

@@ -101,18 +101,10 @@ func (s *postgres) claimOne(ctx context.Context, q querier, id int64) (*Claimed,
 
 func (s *postgres) claimed(ctx context.Context, q querier, template string, args ...any) ([]*Claimed, error) {
 	var rows []struct {
-		ID            int64
-		OrderingKey   string
-		Due           time.Time
-		Attempts      int
-		Interruptions int
-		Source        string
-		MessageID     string
-		Name          string
-		Payload       []byte
-		Metadata      string
-		ReceivedAt    time.Time
-		Xid           string
+		claimedRow
+		Due        time.Time
+		ReceivedAt time.Time
+		Xid        string
 	}
 	if err := s.scan(ctx, q, &rows, s.text(template), args...); err != nil {
 		return nil, err
@@ -120,23 +112,8 @@ func (s *postgres) claimed(ctx context.Context, q querier, template string, args
 	claimed := make([]*Claimed, len(rows))
 	for i := range rows {
 		r := &rows[i]
-		metadata, damaged := decodeMetadata(r.Metadata)
-		claimed[i] = &Claimed{
-			Info: Info{
-				ID:          r.ID,
-				Identity:    Identity{r.Source, r.MessageID, r.Name},
-				OrderingKey: r.OrderingKey,
-				Attempt:     r.Attempts + 1,
-				Metadata:    metadata,
-				ReceivedAt:  r.ReceivedAt.UTC(),
-			},
-			Payload:       r.Payload,
-			due:           r.Due,
-			attempts:      r.Attempts,
-			interruptions: r.Interruptions,
-			damaged:       damaged,
-			transaction:   r.Xid,
-		}
+		claimed[i] = r.claimed(r.Due, r.ReceivedAt)
+		claimed[i].transaction = r.Xid
 	}
 	return claimed, nil
 }

@@ -121,17 +121,9 @@ func (s *sqlite) claimOne(ctx context.Context, q querier, id int64) (*Claimed, e
 
 func (s *sqlite) claimed(ctx context.Context, q querier, template string, args ...any) ([]*Claimed, error) {
 	var rows []struct {
-		ID            int64
-		OrderingKey   string
-		Due           string
-		Attempts      int
-		Interruptions int
-		Source        string
-		MessageID     string
-		Name          string
-		Payload       []byte
-		Metadata      string
-		ReceivedAt    string
+		claimedRow
+		Due        string
+		ReceivedAt string
 	}
 	if err := s.scan(ctx, q, &rows, s.text(template), args...); err != nil {
 		return nil, err
@@ -139,33 +131,15 @@ func (s *sqlite) claimed(ctx context.Context, q querier, template string, args .
 	claimed := make([]*Claimed, len(rows))
 	for i := range rows {
 		r := &rows[i]
-		metadata, damaged := decodeMetadata(r.Metadata)
-		due, err := time.Parse(sqliteTimeFormat, r.Due)
+		due, err := parseSQLiteTime(r.Due)
 		if err != nil {
 			return nil, fmt.Errorf("message %d: due time: %w", r.ID, err)
 		}
-		received, err := time.Parse(sqliteTimeFormat, r.ReceivedAt)
+		received, err := parseSQLiteTime(r.ReceivedAt)
 		if err != nil {
 			return nil, fmt.Errorf("message %d: received time: %w", r.ID, err)
 		}
-		if r.Payload == nil {
-			r.Payload = []byte{}
-		}
-		claimed[i] = &Claimed{
-			Info: Info{
-				ID:          r.ID,
-				Identity:    Identity{r.Source, r.MessageID, r.Name},
-				OrderingKey: r.OrderingKey,
-				Attempt:     r.Attempts + 1,
-				Metadata:    metadata,
-				ReceivedAt:  received,
-			},
-			Payload:       r.Payload,
-			due:           due,
-			attempts:      r.Attempts,
-			interruptions: r.Interruptions,
-			damaged:       damaged,
-		}
+		claimed[i] = r.claimed(due, received)
 	}
 	return claimed, nil
 }
