@@ -93,7 +93,9 @@ func (p *Processor) call(ctx context.Context, tx querier, c *Claimed, timeout ti
 	}
 	cause := context.Cause(handlerCtx)
 	a.stopped = errors.Is(cause, errShutdown)
-	a.timedOut = errors.Is(cause, errHandlerTimeout)
+	// Drivers watch the deadline themselves, and may be ahead of the context.
+	a.timedOut = errors.Is(cause, errHandlerTimeout) ||
+		cause == nil && a.err != nil && timeout > 0 && time.Since(began) >= timeout
 	if !a.leaked {
 		stop := time.AfterFunc(p.config.HandlerGrace, cancel)
 		handle.guard.returned(p.config.HandlerGrace)
