@@ -184,10 +184,13 @@ func (n *node) crowd(t *testing.T) {
 	fill(1_000_001, 1_100_000, "task", `clock_timestamp() - interval '1 day' + i * interval '1 microsecond'`, 2)
 	fill(2_000_001, 2_100_000, "task", `clock_timestamp() + interval '1 day' + i * interval '1 microsecond'`, 0)
 	fill(3_000_001, 3_050_000, "foreign", `clock_timestamp() - interval '1 day' + i * interval '1 microsecond'`, 0)
+	// The history, which no claim reads.
+	n.exec(t, `INSERT INTO inbox_messages (id, source, message_id, name, ordering_key, metadata, status, received_at, processed_at)
+		SELECT i, '', 'done' || i, 'task', '', '', 1, clock_timestamp(), clock_timestamp() FROM generate_series(4000001, 5000000) i`)
 	n.accept(t, taskIDs("fresh", 10)...)
 }
 
-// 100,000 dead rows, 100,000 due later and 50,000 of a foreign name, all older
+// A million processed rows, 100,000 dead rows, 100,000 due later and 50,000 of a foreign name, all older
 // than 10 fresh ones, cost a claim nothing.
 func TestHotStatementsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
