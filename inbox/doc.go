@@ -17,6 +17,12 @@
 // and cron jobs; [Repository.GetMany] and [Processor.Process] are the parts for
 // one's own loop.
 //
+// # Inline
+//
+// [Repository.HandleOnce] needs no second step: it runs a function exactly when
+// the message is fresh, in one transaction with its receipt. docs/choosing.md
+// says when which is right.
+//
 // # Failure
 //
 // An error, a panic or a timeout is an attempt: the writes of that handler are
