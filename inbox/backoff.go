@@ -25,6 +25,9 @@ func (b Backoff) Delay(n int) time.Duration {
 func (b Backoff) ceiling(n int) time.Duration {
 	limit := min(b.Max, maxDelay)
 	ceiling := min(b.Base, limit)
+	if ceiling <= 0 {
+		return 0 // doubling would not end
+	}
 	for ; n > 1 && ceiling < limit; n-- {
 		if ceiling > limit/2 {
 			return limit

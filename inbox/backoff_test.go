@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -63,5 +64,12 @@ func TestBackoffDefaults(t *testing.T) {
 		if got.setDefaults(); got != c.want {
 			t.Errorf("%+v becomes %+v, want %+v", c.given, got, c.want)
 		}
+	}
+}
+
+func TestBackoffWithoutABaseEnds(t *testing.T) {
+	t.Parallel()
+	if delay := (Backoff{Max: time.Hour}).Delay(math.MaxInt); delay != 0 {
+		t.Errorf("a delay of %v", delay)
 	}
 }
