@@ -32,7 +32,6 @@ type attempt struct {
 	leaked     bool // the handler is still running
 	stopped    bool // cancelled because the processor stops
 	timedOut   bool
-	duration   time.Duration
 }
 
 // run decodes c and calls its handler once. ctx ends when the processor stops;
@@ -104,7 +103,6 @@ func (p *Processor) call(ctx context.Context, tx querier, c *Claimed, timeout ti
 	cancel()
 	p.inspect(&a, handle.guard)
 	handle.close()
-	a.duration = time.Since(began)
 	return a
 }
 

@@ -25,8 +25,6 @@ type batch struct {
 	guilty  *result    // known to be guilty: not to be run again
 }
 
-func newBatchOf(claimed []*Claimed) batch { return batch{claimed: claimed} }
-
 // result is a message, its attempt and its fate.
 type result struct {
 	claimed *Claimed

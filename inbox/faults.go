@@ -18,11 +18,9 @@ const (
 	codeSerialization = "40001"
 	codeDeadlock      = "40P01"
 	codeLockTimeout   = "55P03"
-	codeAborted       = "25P02"
 	codeReadOnly      = "25006"
 	codeNoTransaction = "25P01"
 	codeNoSavepoint   = "3B001"
-	codeNoTable       = "42P01"
 
 	sqliteError      = 1
 	sqliteBusy       = 5

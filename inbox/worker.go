@@ -49,7 +49,7 @@ func (p *Processor) try(s session, size *batchSize) (progress, error) {
 	if due, err := p.repo.store.anyDue(s.stop, names); err != nil || !due {
 		return progress{}, err
 	}
-	var batch batch
+	var b batch
 	// A stop keeps the transaction from beginning; what has begun ends with
 	// the work.
 	err := p.repo.inTransaction(s.stop, txOptions{isolation: p.config.Isolation}, func(_ context.Context, tx querier) error {
@@ -61,27 +61,27 @@ func (p *Processor) try(s session, size *batchSize) (progress, error) {
 		if len(claimed) == size.limit() {
 			signal(p.wake) // there may be more for an idle worker
 		}
-		batch = newBatchOf(claimed)
-		return p.runBatch(s, tx, &batch)
+		b.claimed = claimed
+		return p.runBatch(s, tx, &b)
 	})
-	if len(batch.claimed) == 0 {
+	if len(b.claimed) == 0 {
 		return progress{}, err
 	}
-	done := progress{claimed: len(batch.claimed)}
-	if len(batch.rest) > 0 || err != nil {
+	done := progress{claimed: len(b.claimed)}
+	if len(b.rest) > 0 || err != nil {
 		p.marks.reset() // rows were given back
 	}
 	if err == nil {
 		size.grow()
-		done.processed = len(batch.done)
-		p.afterBatch(s, &batch)
+		done.processed = len(b.done)
+		p.afterBatch(s, &b)
 		return done, nil
 	}
 	size.shrink()
 	if s.work.Err() != nil {
 		return done, nil // stopped in the middle: rolled back, claimable
 	}
-	n, err := p.fallBack(s, &batch, err)
+	n, err := p.fallBack(s, &b, err)
 	done.processed = n
 	return done, err
 }

@@ -92,18 +92,27 @@ func permanent(t *testing.T, e *Env) {
 	e.expectEffects(t, "healthy")
 }
 
-// secondsUntilDue is how far off a retry is.
+// secondsUntilDue is how far off a retry is. SQLite's own 'now' has milliseconds
+// only; its clock is this process's.
 func (e *Env) secondsUntilDue(t *testing.T, id string) float64 {
 	t.Helper()
-	query := `SELECT (julianday(q.due) - julianday('now')) * 86400`
+	const from = ` FROM inbox_queue q JOIN inbox_messages m ON m.id = q.id WHERE m.message_id = ?`
 	if e.Postgres() {
-		query = `SELECT EXTRACT(epoch FROM q.due - clock_timestamp())::float8`
+		var seconds float64
+		if err := e.DB.NewRaw(`SELECT EXTRACT(epoch FROM q.due - clock_timestamp())::float8`+from, id).Scan(t.Context(), &seconds); err != nil {
+			t.Fatal(err)
+		}
+		return seconds
 	}
-	var seconds float64
-	if err := e.DB.NewRaw(query+` FROM inbox_queue q JOIN inbox_messages m ON m.id = q.id WHERE m.message_id = ?`, id).Scan(t.Context(), &seconds); err != nil {
+	var text string
+	if err := e.DB.NewRaw(`SELECT q.due`+from, id).Scan(t.Context(), &text); err != nil {
 		t.Fatal(err)
 	}
-	return seconds
+	due, err := time.Parse("2006-01-02T15:04:05.000000Z", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return time.Until(due).Seconds()
 }
 
 func retryAfter(t *testing.T, e *Env) {
