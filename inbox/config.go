@@ -44,6 +44,8 @@ type Config struct {
 	// Logger receives what an operator should know. Payloads are never logged.
 	// Default: discard.
 	Logger *slog.Logger
+	// Observer sees what happens in the inbox, in addition to the log.
+	Observer Observer
 	// Clock replaces the database's clock, for tests. Default: the database's own.
 	Clock func() time.Time
 }

@@ -108,6 +108,10 @@ func newDatabase(db *bun.DB, config *Config) (*database, error) {
 		"{messages_text}", quoteText(messages),
 		"{queue}", d.table("queue"),
 		"{schema}", d.table("schema"),
+		"{attempts}", d.table("attempts"),
+		"{processors}", d.table("processors"),
+		"{pauses}", d.table("pauses"),
+		"{minutes}", d.table("minutes"),
 		"{migrating}", d.table("migrating"),
 		"{sequence}", quoteText(sequence),
 	}

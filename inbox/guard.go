@@ -32,6 +32,7 @@ type guard struct {
 	mu         sync.Mutex
 	idle       sync.Cond // signalled when running becomes 0
 	closed     bool
+	stray      bool // a statement was running when the handler returned
 	running    int
 	statements int
 	refused    error     // a statement that was refused, though the handler may have swallowed it
@@ -141,7 +142,7 @@ func (g *guard) close(grace time.Duration) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
-	if g.running == 0 {
+	if g.running == 0 && !g.stray {
 		return nil
 	}
 	deadline := time.Now().Add(grace) // before that of the timer
@@ -210,6 +211,7 @@ func (g *guard) returned(grace time.Duration) {
 	g.awaitRollbacks(grace)
 	g.mu.Lock()
 	g.nested.left = len(g.nested.open)+len(g.nested.inner) > 0
+	g.stray = g.running > 0
 	unread := g.unread
 	g.unread = nil
 	g.mu.Unlock()
