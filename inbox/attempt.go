@@ -32,12 +32,17 @@ type attempt struct {
 	leaked     bool // the handler is still running
 	stopped    bool // cancelled because the processor stops
 	timedOut   bool
+
+	began    time.Time
+	duration time.Duration
+	ctx      context.Context // the handler's, for the observer
+	later    []Outcome       // what the handler had stored and said Committed of
 }
 
 // run decodes c and calls its handler once. ctx ends when the processor stops;
 // tx is the transaction the handler works in.
 func (p *Processor) run(ctx context.Context, tx querier, c *Claimed) attempt {
-	return p.call(ctx, tx, c, p.policy(c.Name).Timeout, func(ctx context.Context) error {
+	return p.call(p.repo.started(ctx, []Info{c.Info}), tx, c, p.policy(c.Name).Timeout, func(ctx context.Context) error {
 		return p.dispatch(ctx, c)
 	})
 }
@@ -49,7 +54,7 @@ func (p *Processor) runBatchHandler(ctx context.Context, tx querier, claimed []*
 		infos[i] = c.Info
 	}
 	name := claimed[0].Name
-	return p.call(ctx, tx, claimed[0], p.policy(name).Timeout, func(ctx context.Context) error {
+	return p.call(p.repo.started(ctx, infos), tx, claimed[0], p.policy(name).Timeout, func(ctx context.Context) error {
 		ctx = context.WithValue(ctx, batchKey, infos)
 		return p.routes[name].many(ctx, messages)
 	})
@@ -84,17 +89,18 @@ func (p *Processor) call(ctx context.Context, tx querier, c *Claimed, timeout ti
 		err = probed(fn(handlerCtx))
 	}()
 
-	var a attempt
+	a := attempt{ctx: ctx, began: began}
 	select {
 	case a.err = <-done:
 	case <-handlerCtx.Done():
 		a.err, a.leaked = p.awaitCancelled(done)
 	}
+	a.duration = time.Since(began)
 	cause := context.Cause(handlerCtx)
 	a.stopped = errors.Is(cause, errShutdown)
 	// Drivers watch the deadline themselves, and may be ahead of the context.
 	a.timedOut = errors.Is(cause, errHandlerTimeout) ||
-		cause == nil && a.err != nil && timeout > 0 && time.Since(began) >= timeout
+		cause == nil && a.err != nil && timeout > 0 && a.duration >= timeout
 	if !a.leaked {
 		stop := time.AfterFunc(p.config.HandlerGrace, cancel)
 		handle.guard.returned(p.config.HandlerGrace)
@@ -141,6 +147,7 @@ func (p *Processor) awaitCancelled(done <-chan error) (err error, leaked bool) {
 func (p *Processor) inspect(a *attempt, guard *guard) {
 	open := guard.close(p.config.HandlerGrace)
 	a.statements, a.undone, a.own = guard.used()
+	a.later = guard.committed()
 	if a.err == nil && a.timedOut {
 		// It came back in time for its grace and says it is done; what it
 		// wrote is complete unless a statement failed.

@@ -20,9 +20,37 @@ type batch struct {
 	claimed []*Claimed
 	ran     []*Claimed // handlers that were started
 	rest    []*Claimed // given back unstarted
-	done    []*Claimed // handlers that returned nil
+	held    []*Claimed // not claimed: earlier ones of their keys are unfinished
+	done    []result   // handlers that returned nil
 	failed  []result   // failed before they sent a statement: nothing to undo
 	guilty  *result    // known to be guilty: not to be run again
+
+	broken   map[string]bool // ordering keys of failed messages
+	unparked []mark
+	took     time.Duration // of the claim
+}
+
+// follows reports that an earlier message of the key has failed in this batch.
+func (b *batch) follows(c *Claimed) bool { return c.OrderingKey != "" && b.broken[c.OrderingKey] }
+
+// fail keeps a failure that is recorded with the batch.
+func (b *batch) fail(r result) {
+	b.failed = append(b.failed, r)
+	if key := r.claimed.OrderingKey; key != "" {
+		if b.broken == nil {
+			b.broken = map[string]bool{}
+		}
+		b.broken[key] = true
+	}
+}
+
+// finished returns the messages whose handlers returned nil.
+func (b *batch) finished() []*Claimed {
+	claimed := make([]*Claimed, len(b.done))
+	for i := range b.done {
+		claimed[i] = b.done[i].claimed
+	}
+	return claimed
 }
 
 // result is a message, its attempt and its fate.
@@ -32,14 +60,8 @@ type result struct {
 	fate    fate
 	failure failure
 	noHook  bool // OnDead has cost the transaction once
-}
 
-// report says what happened, after the commit.
-func (r *result) report(ctx context.Context, p *Processor) {
-	if r.fate != 0 {
-		p.report(ctx, r.fate, r.failure, r.attempt.err)
-		p.wakeAfter(r.failure.delay)
-	}
+	unparked []mark
 }
 
 // runBatch runs the handlers one after another in one transaction, without
@@ -54,12 +76,22 @@ func (p *Processor) runBatch(s session, tx querier, b *batch) error {
 	calls := p.calls(b.claimed)
 	for i, call := range calls {
 		if i > 0 && p.endEarly(s, began) {
-			b.rest = slices.Concat(calls[i:]...)
+			b.rest = append(b.rest, slices.Concat(calls[i:]...)...)
 			break
+		}
+		var after []*Claimed
+		call = slices.DeleteFunc(call, func(c *Claimed) bool {
+			if b.follows(c) {
+				after = append(after, c)
+			}
+			return b.follows(c)
+		})
+		if b.rest = append(b.rest, after...); len(call) == 0 {
+			continue
 		}
 		b.ran = append(b.ran, call...)
 		if err := p.runInBatch(s, tx, b, call); err != nil {
-			b.rest = slices.Concat(calls[i+1:]...)
+			b.rest = append(b.rest, slices.Concat(calls[i+1:]...)...)
 			return err
 		}
 	}
@@ -83,7 +115,7 @@ func (p *Processor) runInBatch(s session, tx querier, b *batch, call []*Claimed)
 	r := result{claimed: c, attempt: p.run(s.work, tx, c)}
 	a := &r.attempt
 	if a.err == nil {
-		b.done = append(b.done, c)
+		b.done = append(b.done, r)
 		return nil
 	}
 	r.fate, r.failure = p.judge(c, a)
@@ -92,7 +124,7 @@ func (p *Processor) runInBatch(s session, tx querier, b *batch, call []*Claimed)
 		return fmt.Errorf("%w: %w", errBatchFailed, ErrTransactionLost)
 	}
 	if p.nothingToUndo(&r) {
-		b.failed = append(b.failed, r)
+		b.fail(r)
 		return nil
 	}
 	if a.undone {
@@ -113,6 +145,10 @@ func (p *Processor) runMany(s session, tx querier, b *batch, call []*Claimed) er
 	var claimed []*Claimed
 	var messages []any
 	for _, c := range call {
+		if b.follows(c) {
+			b.rest = append(b.rest, c)
+			continue
+		}
 		message, err := p.decode(c)
 		if err == nil {
 			claimed, messages = append(claimed, c), append(messages, message)
@@ -122,47 +158,48 @@ func (p *Processor) runMany(s session, tx querier, b *batch, call []*Claimed) er
 		if r.fate, r.failure = p.judge(c, &r.attempt); !p.nothingToUndo(&r) {
 			return errBatchFailed
 		}
-		b.failed = append(b.failed, r)
+		b.fail(r)
 	}
 	if len(claimed) == 0 {
 		return nil
 	}
-	switch a := p.runBatchHandler(s.work, tx, claimed, messages); {
+	a := p.runBatchHandler(s.work, tx, claimed, messages)
+	switch {
 	case a.leaked || a.undone:
 		return fmt.Errorf("%w: %w", errBatchFailed, ErrTransactionLost)
 	case a.err != nil:
 		return errBatchFailed
 	}
-	b.done = append(b.done, claimed...)
+	for _, c := range claimed {
+		b.done = append(b.done, result{claimed: c, attempt: a})
+		a.later = nil // once
+	}
 	return nil
 }
 
-func (p *Processor) settleBatch(ctx context.Context, tx querier, b *batch) error {
+func (p *Processor) settleBatch(ctx context.Context, tx querier, b *batch) (err error) {
 	if p.repo.dialect == sqliteDialect {
 		if _, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT "+batchSavepoint); err != nil {
 			return fmt.Errorf("%w: the transaction ended early: %w", errBatchFailed, err)
 		}
 	}
-	if len(b.done) > 0 {
-		if err := p.repo.store.processed(ctx, tx, b.done); err != nil {
-			return err
-		}
+	failures := make([]failure, len(b.failed))
+	for i := range b.failed {
+		failures[i] = b.failed[i].failure
 	}
-	if len(b.failed) > 0 {
-		failures := make([]failure, len(b.failed))
-		for i := range b.failed {
-			failures[i] = b.failed[i].failure
-		}
-		return p.repo.store.failed(ctx, tx, failures)
-	}
-	return nil
+	b.unparked, err = p.settle(ctx, tx, b.finished(), failures)
+	return err
 }
 
 // afterBatch reports what a committed batch decided.
 func (p *Processor) afterBatch(s session, b *batch) {
-	for i := range b.failed {
-		b.failed[i].report(s.work, p)
+	for i := range b.done {
+		p.report(s.work, &b.done[i])
 	}
+	for i := range b.failed {
+		p.report(s.work, &b.failed[i])
+	}
+	p.resume(b.unparked)
 }
 
 // settleChanged deals with a batch whose transaction was not the one that
@@ -176,8 +213,8 @@ func (p *Processor) settleChanged(s session, b *batch) (settled bool, err error)
 	}
 	p.log.ErrorContext(s.work, "inbox: a handler committed the transaction of its batch; its messages are marked processed",
 		"remedy", "handlers must write through inbox.DB only", "messages", len(b.done))
-	for _, c := range b.done {
-		if err := p.settleCommitted(s.work, c); err != nil {
+	for i := range b.done {
+		if err := p.settleCommitted(s.work, &b.done[i]); err != nil {
 			return true, err
 		}
 	}
@@ -185,14 +222,21 @@ func (p *Processor) settleChanged(s session, b *batch) (settled bool, err error)
 }
 
 // settleCommitted marks a message processed whose effect is known to be in.
-func (p *Processor) settleCommitted(ctx context.Context, c *Claimed) error {
-	return p.repo.inTransaction(ctx, txOptions{}, func(ctx context.Context, tx querier) error {
-		again, err := p.repo.store.claimOne(ctx, tx, c.ID)
-		if err != nil || again == nil || again.attempts != c.attempts {
+func (p *Processor) settleCommitted(ctx context.Context, r *result) error {
+	found := false
+	err := p.repo.inTransaction(ctx, txOptions{}, func(ctx context.Context, tx querier) error {
+		again, err := p.repo.store.claimOne(ctx, tx, r.claimed.ID, 0)
+		if err != nil || again == nil || again.attempts != r.claimed.attempts {
 			return err
 		}
-		return p.repo.store.processed(ctx, tx, []*Claimed{again})
+		found = true
+		r.unparked, err = p.settle(ctx, tx, []*Claimed{again}, nil)
+		return err
 	})
+	if err == nil && found {
+		p.report(ctx, r)
+	}
+	return err
 }
 
 // transactionStatus asks what became of the transaction that claimed c:

@@ -13,6 +13,10 @@ const (
 	statusDead      = 2
 )
 
+// stateParked is the state of a queued message that waits for an earlier one of
+// its ordering key; the others have their status as state.
+const stateParked = 1
+
 // Info describes a stored message, without its payload.
 type Info struct {
 	// ID is the message's number in accept order.
@@ -34,8 +38,13 @@ type Claimed struct {
 	due           time.Time
 	attempts      int
 	interruptions int
+	starts        int    // by cautious processors
+	busy          bool   // somebody else holds the lock of its ordering key
 	transaction   string // id of the claiming transaction, where there is one
 	damaged       error  // the row cannot be read: it dies, and holds nobody up
+
+	processor *Processor // that has processed it in a transaction of the caller's
+	result    *result    // and what is to be told after the commit
 }
 
 // claimedRow is what both databases return of a claimed message.
@@ -44,6 +53,7 @@ type claimedRow struct {
 	OrderingKey   string
 	Attempts      int
 	Interruptions int
+	Starts        int
 	Source        string
 	MessageID     string
 	Name          string
@@ -69,6 +79,7 @@ func (r *claimedRow) claimed(due, received time.Time) *Claimed {
 		due:           due,
 		attempts:      r.Attempts,
 		interruptions: r.Interruptions,
+		starts:        r.Starts,
 		damaged:       damaged,
 	}
 }

@@ -41,11 +41,17 @@ type Config struct {
 	MaxMetadata int
 	// LockTimeout is how long Migrate waits for each lock. Default 10 s.
 	LockTimeout time.Duration
+	// Retention says how long messages and payloads are kept.
+	Retention Retention
 	// Logger receives what an operator should know. Payloads are never logged.
 	// Default: discard.
 	Logger *slog.Logger
 	// Observer sees what happens in the inbox, in addition to the log.
 	Observer Observer
+	// Waker carries wake-ups to and from other processes; package wakeup has
+	// one for PostgreSQL. Default: none; what other processes accept is found
+	// by polling.
+	Waker Waker
 	// Clock replaces the database's clock, for tests. Default: the database's own.
 	Clock func() time.Time
 }
@@ -60,6 +66,7 @@ func (c *Config) setDefaults() {
 	setDefault(&c.MaxIdentifier, maxIdentifier)
 	setDefault(&c.MaxMetadata, 64<<10)
 	setDefault(&c.LockTimeout, 10*time.Second)
+	c.Retention.setDefaults()
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -107,6 +114,7 @@ func (c *Config) validate() error {
 			report("%s: negative", size.field)
 		}
 	}
+	c.Retention.validate(report)
 	// Each column of an index entry may carry a header of four bytes and
 	// padding, the entry itself eight more.
 	if entry := 3*(c.MaxIdentifier+8) + 8; entry > indexRowLimit {

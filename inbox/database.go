@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -33,18 +34,29 @@ type store interface {
 	receive(ctx context.Context, q querier, receipt row) (fresh bool, err error)
 	// stamp renews the time and the metadata of a receipt, or returns errNotClaimed.
 	stamp(ctx context.Context, q querier, receipt row) error
-	// claim locks at most limit due rows of the names, each behind its mark.
-	claim(ctx context.Context, q querier, marks []mark, limit int) ([]*Claimed, error)
-	// claimOne locks one due row; nil when it is gone, not due, or locked.
-	claimOne(ctx context.Context, q querier, id int64) (*Claimed, error)
+	// claim locks at most limit due rows of the names that are not paused, each
+	// behind its mark and of none of the ordering keys in without.
+	claim(ctx context.Context, q querier, marks []mark, without []string, limit int) ([]*Claimed, error)
+	// claimOne locks one row that is due, or was started as often as starts
+	// says; nil when it is gone, not due, or locked.
+	claimOne(ctx context.Context, q querier, id int64, starts int) (*Claimed, error)
+	// earliest finds the first unfinished message of each key that is not among ids.
+	earliest(ctx context.Context, q querier, keys []string, ids []int64) (map[string]int64, error)
+	// park takes due messages of a key out of the claim, from an id on, where an
+	// earlier one is unfinished, and returns their ids. In a transaction of its own.
+	park(ctx context.Context, q querier, from map[string]int64) ([]int64, error)
+	// unpark makes the next messages of each key claimable, at most limit per
+	// key. It comes after the earlier ones have left, in the same transaction.
+	unpark(ctx context.Context, q querier, keys []string, limit int) ([]mark, error)
 	// processed settles all of them or returns errNotClaimed.
 	processed(ctx context.Context, q querier, claimed []*Claimed) error
 	// failed records further tries and deaths, all of them or returns errNotClaimed.
-	failed(ctx context.Context, q querier, failures []failure) error
+	// processor goes into the history of attempts.
+	failed(ctx context.Context, q querier, processor string, failures []failure) error
 	// anyDue is a cheap look without locks; true where it would cost more than a claim.
 	anyDue(ctx context.Context, names []string) (bool, error)
-	// stats counts.
-	stats(ctx context.Context) (Stats, error)
+	// messages counts all messages, or estimates them where counting would hurt.
+	messages(ctx context.Context, q querier) (n int64, estimated bool, err error)
 	// backlog counts pending messages of the names, at most limit, and finds the oldest due one.
 	backlog(ctx context.Context, names []string, limit int64) (Backlog, error)
 	// status looks a message up under any of the names; ErrNotFound.
@@ -70,10 +82,15 @@ type failure struct {
 	attempts      int // what to record
 	interruptions int
 	dead          bool
+	leaves        bool // dead, and not in the way of its ordering key
 	delay         time.Duration
-	err           string // "" leaves the last error as it is
-	fresh         bool   // recorded outside the transaction that claimed
+	duration      time.Duration // of the handler run
+	err           string        // "" leaves the last error as it is
+	fresh         bool          // recorded outside the transaction that claimed
 }
+
+// historyLength is how many failed attempts of a message are remembered.
+const historyLength = 10
 
 // errNotClaimed says that a compare-and-set found the rows changed, or the
 // transaction not the one that claimed them.
@@ -114,6 +131,9 @@ func newDatabase(db *bun.DB, config *Config) (*database, error) {
 		"{minutes}", d.table("minutes"),
 		"{migrating}", d.table("migrating"),
 		"{sequence}", quoteText(sequence),
+		"{history}", strconv.Itoa(historyLength),
+		"{key_lock}", strconv.FormatInt(d.lockKey("key"), 10),
+		"{park_lock}", strconv.FormatInt(d.lockKey("park"), 10),
 	}
 	if d.dialect == postgresDialect && config.Clock == nil {
 		pairs = append(pairs, "{now}", "statement_timestamp()", "{clock}", "clock_timestamp()")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 )
 
@@ -22,7 +21,7 @@ const (
 // judge decides about a failed attempt.
 func (p *Processor) judge(c *Claimed, a *attempt) (fate, failure) {
 	policy := p.policy(c.Name)
-	f := failure{Claimed: c, attempts: c.attempts, interruptions: c.interruptions}
+	f := failure{Claimed: c, attempts: c.attempts, interruptions: c.interruptions, duration: a.duration}
 	if a.stopped {
 		return released, f
 	}
@@ -37,8 +36,7 @@ func (p *Processor) judge(c *Claimed, a *attempt) (fate, failure) {
 	f.attempts++
 	f.err = p.describe(a.err)
 	if IsPermanent(a.err) || f.attempts >= policy.MaxAttempts {
-		f.dead = true
-		return died, f
+		return p.die(f)
 	}
 	f.delay = policy.Backoff.Delay(f.attempts)
 	var after *retryAfterError
@@ -53,12 +51,18 @@ func (p *Processor) judge(c *Claimed, a *attempt) (fate, failure) {
 func (p *Processor) interrupt(f failure, err error) (fate, failure) {
 	f.interruptions++
 	if f.interruptions >= p.config.MaxInterruptions {
-		f.dead = true
 		f.err = p.describe(fmt.Errorf("inbox: gave up after %d interrupted runs: %w", f.interruptions, err))
-		return died, f
+		return p.die(f)
 	}
 	f.delay = interruptionBackoff.Delay(f.interruptions)
 	return interrupted, f
+}
+
+// die is the end of a message. It stays in the way of its ordering key, unless
+// its policy says otherwise.
+func (p *Processor) die(f failure) (fate, failure) {
+	f.dead, f.leaves = true, p.policy(f.Name).OnDead == Continue
+	return died, f
 }
 
 var interruptionBackoff = Backoff{Base: 50 * time.Millisecond, Max: time.Minute}
@@ -72,32 +76,37 @@ func (p *Processor) describe(err error) string {
 	return text
 }
 
-// report logs a fate after the commit that made it true.
-func (p *Processor) report(ctx context.Context, kind fate, f failure, err error) {
-	level := slog.LevelWarn
-	text := "inbox: attempt failed"
-	switch kind {
+// report tells what became of a message, after the commit that made it true.
+func (p *Processor) report(ctx context.Context, r *result) {
+	if r.fate == released {
+		return
+	}
+	a := &r.attempt
+	if a.ctx != nil {
+		ctx = a.ctx
+	}
+	o := Observation{Kind: SawProcessed, Message: r.claimed.Info, Began: a.began, Duration: a.duration}
+	if r.fate != 0 {
+		o.Kind, o.Err, o.Delay = r.fate.observed(), a.err, r.failure.delay
+	} else {
+		p.repo.committed(ctx, a.later)
+	}
+	p.count(r.claimed.Name, o.Kind)
+	p.repo.observe(ctx, p.log, o)
+	if r.fate != 0 && r.fate != died {
+		p.wakeAfter(r.failure.delay)
+	}
+	p.resume(r.unparked)
+}
+
+func (f fate) observed() ObservationKind {
+	switch f {
+	case retried:
+		return SawFailed
 	case died:
-		level, text = slog.LevelError, "inbox: message is dead"
-	case postponed, released:
-		level, text = slog.LevelDebug, "inbox: message comes back"
+		return SawDead
 	case interrupted:
-		level, text = slog.LevelInfo, "inbox: run was interrupted"
+		return SawInterrupted
 	}
-	attrs := []slog.Attr{
-		slog.Int64("id", f.ID),
-		slog.String("name", f.Name),
-		slog.String("source", f.Source),
-		slog.String("message_id", f.MessageID),
-		slog.Int("attempts", f.attempts),
-		slog.Duration("delay", f.delay),
-	}
-	if err != nil {
-		attrs = append(attrs, slog.String("error", errorText(err)))
-	}
-	var panicked *panicError
-	if errors.As(err, &panicked) {
-		attrs = append(attrs, slog.String("stack", string(panicked.stack)))
-	}
-	p.log.LogAttrs(ctx, level, text, attrs...)
+	return SawPostponed
 }

@@ -42,6 +42,7 @@ type guard struct {
 	last       *sql.Rows // PostgreSQL reports some errors behind the first row
 	unread     []func() error
 	nested     nested
+	later      []Outcome // to be told after the commit
 }
 
 func newGuard(db *database, tx querier, handler context.Context) *guard {
@@ -166,6 +167,20 @@ func (g *guard) used() (statements int, undone, own bool) {
 	defer g.mu.Unlock()
 	failed := g.aborted != nil && !g.db.dialect.handlerInterrupted(g.aborted)
 	return g.statements, g.lost != nil, g.lost != nil && g.cut || failed
+}
+
+// tell keeps outcomes of the handler's own messages until its transaction is
+// committed.
+func (g *guard) tell(outcomes []Outcome) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.later = append(g.later, outcomes...)
+}
+
+func (g *guard) committed() []Outcome {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.later
 }
 
 // verdict adds to the handler's error what it did not say. open is what close

@@ -96,6 +96,7 @@ func TestProcessorKilled(t *testing.T) {
 				const perRound = 3
 				for round := range killRounds {
 					n.accept(t, taskIDs(fmt.Sprint(round, "-"), perRound)...)
+					n.exec(t, `DELETE FROM inbox_processors`) // or the next one would be careful
 					before := n.count(t, `SELECT count(*) FROM effects`)
 					err := order{Role: "drain", Target: target, Point: point, Batch: 2}.child(t)()
 					if !killed(err) {

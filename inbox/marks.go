@@ -86,6 +86,19 @@ func (m *marks) idle(now time.Time) (wait time.Duration, ok bool) {
 	return max(m.rescan.Sub(now), 0), true
 }
 
+// lower makes sure that messages which are claimable again lie behind the marks.
+func (m *marks) lower(again []mark) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, a := range again {
+		last, ok := m.byName[a.name]
+		if ok && (a.due.Before(last.due) || a.due.Equal(last.due) && a.id <= last.id) {
+			m.byName[a.name] = mark{due: a.due, id: a.id - 1}
+		}
+	}
+	m.epoch++ // claims that are under way would raise them again
+}
+
 // reset goes back to the beginning: rows were given back.
 func (m *marks) reset() {
 	m.mu.Lock()

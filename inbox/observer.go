@@ -127,7 +127,7 @@ func LogObserver(log *slog.Logger) Observer { return logObserver{log} }
 type logObserver struct{ log *slog.Logger }
 
 func (l logObserver) Start(ctx context.Context, _ []Info) context.Context { return ctx }
-func (l logObserver) Observe(ctx context.Context, o Observation)         { logObservation(ctx, l.log, o) }
+func (l logObserver) Observe(ctx context.Context, o Observation)          { logObservation(ctx, l.log, o) }
 
 func logObservation(ctx context.Context, log *slog.Logger, o Observation) {
 	level, text := slog.LevelDebug, "inbox: "+o.Kind.String()

@@ -80,7 +80,7 @@ func foundRows(rows []foundRow) map[Identity][]byte {
 	return found
 }
 
-func (s *postgres) claim(ctx context.Context, q querier, marks []mark, limit int) ([]*Claimed, error) {
+func (s *postgres) claim(ctx context.Context, q querier, marks []mark, without []string, limit int) ([]*Claimed, error) {
 	names, dues, ids := make([]string, len(marks)), make([]string, len(marks)), make([]int64, len(marks))
 	for i, m := range marks {
 		names[i], ids[i], dues[i] = m.name, m.id, "-infinity"
@@ -88,11 +88,15 @@ func (s *postgres) claim(ctx context.Context, q querier, marks []mark, limit int
 			dues[i] = m.due.UTC().Format(postgresTime)
 		}
 	}
-	return s.claimed(ctx, q, postgresClaim, pgdialect.Array(names), pgdialect.Array(dues), pgdialect.Array(ids), limit, limit)
+	if without == nil {
+		without = []string{} // nil would be NULL
+	}
+	return s.claimed(ctx, q, postgresClaim, pgdialect.Array(names), pgdialect.Array(dues), pgdialect.Array(ids),
+		pgdialect.Array(without), limit, limit)
 }
 
-func (s *postgres) claimOne(ctx context.Context, q querier, id int64) (*Claimed, error) {
-	claimed, err := s.claimed(ctx, q, postgresClaimOne, id)
+func (s *postgres) claimOne(ctx context.Context, q querier, id int64, starts int) (*Claimed, error) {
+	claimed, err := s.claimed(ctx, q, postgresClaimOne, id, starts)
 	if err != nil || len(claimed) == 0 {
 		return nil, err
 	}
@@ -105,6 +109,7 @@ func (s *postgres) claimed(ctx context.Context, q querier, template string, args
 		Due        time.Time
 		ReceivedAt time.Time
 		Xid        string
+		Busy       bool
 	}
 	if err := s.scan(ctx, q, &rows, s.text(template), args...); err != nil {
 		return nil, err
@@ -113,7 +118,7 @@ func (s *postgres) claimed(ctx context.Context, q querier, template string, args
 	for i := range rows {
 		r := &rows[i]
 		claimed[i] = r.claimed(r.Due, r.ReceivedAt)
-		claimed[i].transaction = r.Xid
+		claimed[i].transaction, claimed[i].busy = r.Xid, r.Busy
 	}
 	return claimed, nil
 }
@@ -127,14 +132,15 @@ func (s *postgres) processed(ctx context.Context, q querier, claimed []*Claimed)
 	return s.execCount(ctx, q, len(ids), s.text(postgresProcessed), array, claimed[0].transaction, array, len(ids))
 }
 
-func (s *postgres) failed(ctx context.Context, q querier, failures []failure) error {
+func (s *postgres) failed(ctx context.Context, q querier, processor string, failures []failure) error {
 	n := len(failures)
-	ids, delays := make([]int64, n), make([]int64, n)
+	ids, delays, durations, leaves := make([]int64, n), make([]int64, n), make([]int64, n), make([]bool, n)
 	attempts, interruptions, newAttempts, newInterruptions := make([]int, n), make([]int, n), make([]int, n), make([]int, n)
 	states, errs := make([]int, n), make([]string, n)
 	transaction := ""
 	for i, f := range failures {
 		ids[i], delays[i], errs[i] = f.ID, f.delay.Microseconds(), f.err
+		durations[i], leaves[i] = f.duration.Microseconds(), f.leaves
 		attempts[i], interruptions[i] = f.Claimed.attempts, f.Claimed.interruptions
 		newAttempts[i], newInterruptions[i] = f.attempts, f.interruptions
 		if f.dead {
@@ -148,7 +154,8 @@ func (s *postgres) failed(ctx context.Context, q querier, failures []failure) er
 	err := s.scan(ctx, q, &recorded, s.text(postgresFailed),
 		pgdialect.Array(ids), pgdialect.Array(attempts), pgdialect.Array(interruptions),
 		pgdialect.Array(newAttempts), pgdialect.Array(newInterruptions), pgdialect.Array(delays),
-		pgdialect.Array(states), pgdialect.Array(errs), transaction, transaction)
+		pgdialect.Array(states), pgdialect.Array(errs), pgdialect.Array(leaves), pgdialect.Array(durations),
+		transaction, transaction, processor)
 	if err == nil && recorded != n {
 		err = errNotClaimed
 	}

@@ -71,34 +71,6 @@ func (s *postgres) check(ctx context.Context) error {
 	return nil
 }
 
-func (s *postgres) stats(ctx context.Context) (Stats, error) {
-	var counts []countRow
-	if err := s.scan(ctx, s.db.DB, &counts, s.text(postgresCounts)); err != nil {
-		return Stats{}, err
-	}
-	var oldest float64
-	if err := s.scan(ctx, s.db.DB, &oldest, s.text(postgresOldest)); err != nil {
-		return Stats{}, err
-	}
-	stats := newStats(counts, time.Duration(oldest*float64(time.Second)))
-
-	var size struct{ Estimate, Bytes int64 }
-	if err := s.scan(ctx, s.db.DB, &size, s.text(postgresMessages)); err != nil {
-		return Stats{}, err
-	}
-	if size.Bytes > exactCountBytes && size.Estimate > 0 {
-		stats.setProcessed(size.Estimate)
-		stats.Estimated = true
-		return stats, nil
-	}
-	var total int64
-	if err := s.scan(ctx, s.db.DB, &total, s.text(postgresCountMessages)); err != nil {
-		return Stats{}, err
-	}
-	stats.setProcessed(total)
-	return stats, nil
-}
-
 func (s *postgres) backlog(ctx context.Context, names []string, limit int64) (Backlog, error) {
 	var backlog Backlog
 	err := s.inTransaction(ctx, txOptions{isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx querier) error {

@@ -65,7 +65,7 @@ ON CONFLICT DO NOTHING`
 
 	postgresStamp = `
 UPDATE {messages} SET processed_at = {clock}, metadata = ?
-WHERE source = ? AND message_id = ? AND name = ? AND status = 1 AND payload IS NULL`
+WHERE source = ? AND message_id = ? AND name = ? AND status = 1 AND payload IS NULL AND payload_removed_at IS NULL`
 
 	// Claim: for each name, the rows behind its mark in order of their due
 	// time. The LIMIT outside keeps it from locking more rows than it returns.
@@ -74,9 +74,11 @@ WITH claimed AS MATERIALIZED (
 	SELECT c.*
 	FROM unnest(?::text[], ?::timestamptz[], ?::bigint[]) AS n (name, due, id)
 	CROSS JOIN LATERAL (
-		SELECT q.id, q.ordering_key, q.due, q.attempts, q.interruptions
+		SELECT q.id, q.ordering_key, q.due, q.attempts, q.interruptions, q.starts
 		FROM {queue} q
 		WHERE q.name = n.name AND q.state = 0 AND q.due <= {now} AND (q.due, q.id) > (n.due, n.id)
+			AND q.ordering_key <> ALL (?::text[])
+			AND NOT COALESCE((SELECT true FROM {pauses} p WHERE p.name = n.name), false)
 		ORDER BY q.due, q.id
 		LIMIT ?
 		FOR UPDATE SKIP LOCKED
@@ -86,16 +88,19 @@ WITH claimed AS MATERIALIZED (
 
 	postgresClaimOne = `
 WITH claimed AS MATERIALIZED (
-	SELECT q.id, q.ordering_key, q.due, q.attempts, q.interruptions
+	SELECT q.id, q.ordering_key, q.due, q.attempts, q.interruptions, q.starts
 	FROM {queue} q
-	WHERE q.id = ? AND q.state = 0 AND q.due <= {now}
+	WHERE q.id = ? AND q.state = 0 AND (q.due <= {now} OR q.starts > 0 AND q.starts = ?)
 	FOR UPDATE SKIP LOCKED
 )` + postgresClaimed
 
+	// The lock of an ordering key is tried here and held to the end of the
+	// transaction; what is earlier in the key is looked for afterwards.
 	postgresClaimed = `
-SELECT c.id, c.ordering_key, c.due, c.attempts, c.interruptions,
+SELECT c.id, c.ordering_key, c.due, c.attempts, c.interruptions, c.starts,
 	m.source, m.message_id, m.name, m.payload, m.metadata, m.received_at,
-	pg_current_xact_id_if_assigned()::text AS xid
+	pg_current_xact_id_if_assigned()::text AS xid,
+	c.ordering_key <> '' AND NOT pg_try_advisory_xact_lock(hashtextextended(c.ordering_key, {key_lock})) AS busy
 FROM claimed c JOIN {messages} m ON m.id = c.id
 ORDER BY c.due, c.id`
 
@@ -112,11 +117,12 @@ WHERE id = ANY (?::bigint[]) AND status = 0 AND (SELECT count(*) FROM done) = ?`
 	// Messages whose fate is another try or death.
 	postgresFailed = `
 WITH failure AS MATERIALIZED (
-	SELECT * FROM unnest(?::bigint[], ?::int[], ?::int[], ?::int[], ?::int[], ?::bigint[], ?::int[], ?::text[])
-		AS u (id, attempts, interruptions, new_attempts, new_interruptions, delay, state, error)
+	SELECT * FROM unnest(?::bigint[], ?::int[], ?::int[], ?::int[], ?::int[], ?::bigint[], ?::int[], ?::text[], ?::bool[], ?::bigint[])
+		AS u (id, attempts, interruptions, new_attempts, new_interruptions, delay, state, error, leaves, duration)
 ), recorded AS (
 	UPDATE {queue} q
-	SET attempts = f.new_attempts, interruptions = f.new_interruptions, state = f.state,
+	SET attempts = f.new_attempts, interruptions = f.new_interruptions, state = f.state, starts = 0,
+		ordering_key = CASE WHEN f.leaves THEN '' ELSE q.ordering_key END,
 		due = {clock} + f.delay * interval '1 microsecond'
 	FROM failure f
 	WHERE q.id = f.id AND q.attempts = f.attempts AND q.interruptions = f.interruptions AND q.state = 0
@@ -127,6 +133,15 @@ WITH failure AS MATERIALIZED (
 	SET attempts = f.new_attempts, status = f.state, last_error = f.error
 	FROM recorded r JOIN failure f USING (id)
 	WHERE m.id = r.id AND m.status = 0 AND f.error <> ''
+), last AS MATERIALIZED (
+	SELECT f.*, COALESCE((SELECT max(a.number) FROM {attempts} a WHERE a.id = f.id), 0) AS number
+	FROM recorded r JOIN failure f USING (id)
+	WHERE f.error <> ''
+), remembered AS (
+	INSERT INTO {attempts} (id, number, started_at, duration, processor, error)
+	SELECT id, number + 1, {clock} - duration * interval '1 microsecond', duration, ?, error FROM last
+), forgotten AS (
+	DELETE FROM {attempts} a USING last WHERE a.id = last.id AND a.number <= last.number + 1 - {history}
 )
 SELECT count(*) FROM recorded`
 

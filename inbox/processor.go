@@ -18,6 +18,7 @@ import (
 // handlers wrote together with the messages' status. Any number of processors
 // may work on one inbox. It is safe for concurrent use.
 type Processor struct {
+	id       string
 	repo     *Repository
 	config   ProcessorConfig
 	log      *slog.Logger
@@ -31,6 +32,8 @@ type Processor struct {
 	wake     chan struct{}
 	running  atomic.Bool
 	leaked   atomic.Int64
+	counts   counts
+	careful  atomic.Int64 // until when, in nanoseconds since 1970
 }
 
 // route sends decoded messages to the mediator that serves their type.
@@ -49,10 +52,12 @@ func NewProcessor(repo *Repository, config ProcessorConfig) (*Processor, error) 
 	if err := config.validate(repo); err != nil {
 		return nil, err
 	}
+	id := uuid.Must(uuid.NewV7()).String()
 	p := &Processor{
+		id:       id,
 		repo:     repo,
 		config:   config,
-		log:      config.Logger.With("processor", uuid.Must(uuid.NewV7()).String()),
+		log:      config.Logger.With("processor", id),
 		routes:   map[string]route{},
 		policies: config.policies(repo.names),
 		wake:     make(chan struct{}, 1),
@@ -138,6 +143,8 @@ func (p *Processor) Run(ctx context.Context) error {
 	if err := p.start(ctx); err != nil {
 		return err
 	}
+	stopBeating := p.beat(ctx)
+	defer stopBeating()
 	subscription, unsubscribe := p.repo.subscribe()
 	defer unsubscribe()
 	session, end := p.session(ctx)
@@ -145,6 +152,7 @@ func (p *Processor) Run(ctx context.Context) error {
 
 	leaked := p.leaked.Load()
 	var group sync.WaitGroup
+	p.listen(ctx, &group)
 	for range p.config.Workers {
 		group.Go(func() { p.work(session) })
 	}
@@ -248,6 +256,10 @@ func (p *Processor) Drain(ctx context.Context) (processed int, err error) {
 	if err := p.start(ctx); err != nil {
 		return 0, err
 	}
+	if !p.running.Load() {
+		stopBeating := p.beat(ctx)
+		defer stopBeating()
+	}
 	session, end := p.session(ctx)
 	defer end()
 	p.marks.reset()
@@ -274,8 +286,9 @@ func (p *Processor) Drain(ctx context.Context) (processed int, err error) {
 
 // Process runs the handler of a message that GetMany has claimed in tx, inside
 // a savepoint, and records what became of it in tx. It never commits. nil means
-// that the fate is recorded, whether the handler succeeded or not: commit. After
-// any error, roll back.
+// that the fate is recorded, whether the handler succeeded or not, or that the
+// message is left for later, since an earlier one of its ordering key has failed:
+// commit, then say Committed. After any error, roll back.
 //
 // ErrUnhandled: no handler here, nothing was done. ErrTransactionLost: the
 // transaction ended under the handler. ErrNoTransaction.
@@ -290,13 +303,28 @@ func (p *Processor) Process(ctx context.Context, tx bun.IConn, message *Claimed)
 	if _, ok := p.routes[message.Name]; !ok {
 		return fmt.Errorf("%w: %q", ErrUnhandled, message.Name)
 	}
+	message.processor, message.result = p, nil
+	if ok, err := p.repo.mayStart(ctx, q, message); err != nil || !ok {
+		return err
+	}
 	result, err := p.processOne(ctx, q, message)
 	if err == nil {
-		result.report(ctx, p)
+		message.result = &result
 		return nil
 	}
 	if errors.Is(err, errTampered) {
 		return errors.Join(err, p.salvage(ctx, message, &result, err))
 	}
 	return err
+}
+
+// Committed tells observers, the log and this processor's workers what Process
+// recorded of messages, after the caller has committed.
+func (p *Processor) Committed(ctx context.Context, messages ...*Claimed) {
+	for _, m := range messages {
+		if m != nil && m.processor == p && m.result != nil {
+			p.report(ctx, m.result)
+			m.result = nil
+		}
+	}
 }

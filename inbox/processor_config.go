@@ -47,10 +47,22 @@ type ProcessorConfig struct {
 	// MaxInterruptions is after how many runs that the database broke off
 	// (deadlocks, lost connections) a message is dead. Default 100.
 	MaxInterruptions int
+	// MaxCrashes is how often a message may have been at work alone when its
+	// process died, before it is dead. Default 3. The first crashes, which come
+	// before anybody is careful, are not counted.
+	MaxCrashes int
+	// Heartbeat is how often the processor renews its row in the database. After
+	// three missed ones it counts as crashed; then all processors start messages
+	// one at a time for twelve. Default 5 s.
+	Heartbeat time.Duration
 	// Backoff is the delay between attempts.
 	Backoff Backoff
 	// Names overrides settings for single names.
 	Names map[string]Policy
+
+	// SweepInterval is how often Run removes what is past Config.Retention, the
+	// first time after half of it. Default 10 min, with jitter; negative: never.
+	SweepInterval time.Duration
 
 	// Isolation of the transactions on PostgreSQL. Default: read committed.
 	Isolation sql.IsolationLevel
@@ -68,10 +80,22 @@ type Policy struct {
 	Timeout     time.Duration
 	MaxAttempts int
 	Backoff     Backoff
+	// OnDead says what a dead message does to its ordering key. Default: Park.
+	OnDead OnDead
 	// Concurrency is how many batches of this processor may hold messages of
 	// this name at once. Default: no limit of its own.
 	Concurrency int
 }
+
+// OnDead is what a dead message does to the later ones of its ordering key.
+type OnDead uint8
+
+const (
+	// Park: they wait until an operator retries, discards or skips it.
+	Park OnDead = iota
+	// Continue: they are processed without it.
+	Continue
+)
 
 func (c *ProcessorConfig) setDefaults(repo *Repository) {
 	setDefault(&c.Workers, 4)
@@ -84,8 +108,11 @@ func (c *ProcessorConfig) setDefaults(repo *Repository) {
 	setDefault(&c.Timeout, 30*time.Second)
 	setDefault(&c.HandlerGrace, 5*time.Second)
 	setDefault(&c.ShutdownGrace, 20*time.Second)
+	setDefault(&c.SweepInterval, 10*time.Minute)
 	setDefault(&c.MaxAttempts, 5)
 	setDefault(&c.MaxInterruptions, 100)
+	setDefault(&c.MaxCrashes, 3)
+	setDefault(&c.Heartbeat, 5*time.Second)
 	setDefault(&c.Isolation, sql.LevelReadCommitted)
 	c.Backoff.setDefaults()
 	if c.Logger == nil {
@@ -113,6 +140,8 @@ func (c *ProcessorConfig) validate(repo *Repository) error {
 		{"HandlerGrace", int64(c.HandlerGrace)},
 		{"MaxAttempts", int64(c.MaxAttempts)},
 		{"MaxInterruptions", int64(c.MaxInterruptions)},
+		{"MaxCrashes", int64(c.MaxCrashes)},
+		{"Heartbeat", int64(c.Heartbeat)},
 		{"Backoff.Base", int64(c.Backoff.Base)},
 		{"Backoff.Max", int64(c.Backoff.Max)},
 	} {

@@ -22,12 +22,14 @@ type Repository struct {
 	config Config
 	names  *NameMap
 	*database
-	store store
-	group group
+	store   store
+	group   group
+	sweeper sweeper
 
 	// accepting counts the calls of Accept that want the write lock of SQLite;
 	// a processor in this process ends its batch early for them.
 	accepting atomic.Int32
+	alone     chan struct{} // held by the worker that runs a message alone
 
 	mu    sync.Mutex
 	wakes map[chan struct{}]bool // one per running processor
@@ -45,7 +47,7 @@ func NewRepository(db *bun.DB, names *NameMap, config Config) (*Repository, erro
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	r := &Repository{config: config, names: names, wakes: map[chan struct{}]bool{}}
+	r := &Repository{config: config, names: names, wakes: map[chan struct{}]bool{}, alone: make(chan struct{}, 1)}
 	r.group.repo = r
 	var err error
 	if r.database, err = newDatabase(db, &r.config); err != nil {
@@ -149,15 +151,40 @@ func (r *Repository) accept(ctx context.Context, rows []row, bounded bool) (outc
 	return outcomes, err
 }
 
-// Committed tells the processors of this process about messages whose
-// transaction the caller has just committed. Accept does so by itself.
-func (r *Repository) Committed(_ context.Context, outcomes []Outcome) {
+// Committed tells observers and processors about messages whose transaction the
+// caller has just committed. Accept does so by itself. Inside a handler it takes
+// effect when the handler's transaction is committed.
+func (r *Repository) Committed(ctx context.Context, outcomes []Outcome) {
+	if a, ok := ctx.Value(ambientKey).(*ambient); ok && a.handle != nil && a.handle.db.DB == r.db.DB {
+		a.handle.guard.tell(outcomes)
+		return
+	}
+	r.committed(ctx, outcomes)
+}
+
+func (r *Repository) committed(ctx context.Context, outcomes []Outcome) {
+	stored := false
 	for _, o := range outcomes {
-		if o.Kind == Stored {
-			r.wake()
-			return
+		stored = stored || o.Kind == Stored
+		if kind := o.Kind.observed(); kind != 0 {
+			r.observe(ctx, r.config.Logger, Observation{Kind: kind, Message: Info{ID: o.ID, Identity: o.Identity}})
 		}
 	}
+	if stored {
+		r.wake()
+	}
+}
+
+func (k OutcomeKind) observed() ObservationKind {
+	switch k {
+	case Stored:
+		return SawStored
+	case Duplicate:
+		return SawDuplicate
+	case Mismatch:
+		return SawMismatch
+	}
+	return 0
 }
 
 // GetMany claims at most limit due messages of registered names in the caller's
@@ -184,8 +211,21 @@ func (r *Repository) GetMany(ctx context.Context, tx bun.IConn, limit int, names
 			return nil, r.wrap("get many", err)
 		}
 	}
-	claimed, err := r.store.claim(ctx, q, marks, limit)
-	return claimed, r.wrap("get many", err)
+	// A claim of ours parks what is held up; here the transaction is not ours.
+	var without []string
+	for {
+		claimed, err := r.store.claim(ctx, q, marks, without, limit)
+		if err != nil {
+			return nil, r.wrap("get many", err)
+		}
+		ready, held, err := r.inOrder(ctx, q, claimed)
+		if err != nil || len(ready) > 0 || len(held) == 0 {
+			return ready, r.wrap("get many", err)
+		}
+		for _, c := range held {
+			without = append(without, c.OrderingKey)
+		}
+	}
 }
 
 // marksOf starts at the beginning of the stored names that belong to names, or of
@@ -344,11 +384,16 @@ func (r *Repository) subscribe() (wake chan struct{}, unsubscribe func()) {
 	}
 }
 
+// wake tells the processors of this process, and those of others where there is
+// a Waker.
 func (r *Repository) wake() {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	for wake := range r.wakes {
 		signal(wake)
+	}
+	r.mu.Unlock()
+	if r.config.Waker != nil {
+		r.config.Waker.Notify(r.table("messages"))
 	}
 }
 

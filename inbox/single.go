@@ -21,12 +21,18 @@ var errTampered = errors.New("inbox: the handler ended the transaction of the in
 
 // single runs one message in a transaction of its own. It reports whether the
 // message was processed. An error is the database's, never the handler's.
-func (p *Processor) single(s session, id int64) (processed bool, err error) {
+//
+// starts is how often a cautious processor has started it, 0 for the others.
+func (p *Processor) single(s session, id int64, starts int) (processed bool, err error) {
 	var c *Claimed
 	var r result
 	err = p.repo.inTransaction(s.work, txOptions{isolation: p.config.Isolation}, func(ctx context.Context, tx querier) error {
 		var err error
-		if c, err = p.repo.store.claimOne(ctx, tx, id); err != nil || c == nil {
+		if c, err = p.repo.store.claimOne(ctx, tx, id, starts); err != nil || c == nil {
+			return err
+		}
+		if ok, err := p.repo.mayStart(ctx, tx, c); err != nil || !ok {
+			c = nil
 			return err
 		}
 		r, err = p.processOne(s.work, tx, c)
@@ -34,9 +40,9 @@ func (p *Processor) single(s session, id int64) (processed bool, err error) {
 	})
 	switch {
 	case c == nil:
-		return false, err // gone, or somebody else has it, or the database is away
+		return false, err // gone, held up, or somebody else has it, or the database is away
 	case err == nil:
-		r.report(s.work, p)
+		p.report(s.work, &r)
 		return r.fate == 0, nil
 	}
 	p.evict(s.work, c, err)
@@ -75,7 +81,8 @@ func (p *Processor) processOne(ctx context.Context, tx querier, c *Claimed) (r r
 	if r.attempt.err == nil {
 		_, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT "+messageSavepoint)
 		if err == nil {
-			return r, p.settled(p.repo.store.processed(ctx, tx, []*Claimed{c}))
+			r.unparked, err = p.settle(ctx, tx, []*Claimed{c}, nil)
+			return r, p.settled(err)
 		}
 		if tampered := p.tampered(err, &r.attempt); tampered != nil {
 			return r, tampered
@@ -98,7 +105,8 @@ func (p *Processor) processOne(ctx context.Context, tx querier, c *Claimed) (r r
 	}
 	ctx, done := detached(ctx) // the hook may have used the time up
 	defer done()
-	return r, p.settled(p.repo.store.failed(ctx, tx, []failure{r.failure}))
+	r.unparked, err = p.settle(ctx, tx, nil, []failure{r.failure})
+	return r, p.settled(err)
 }
 
 // settled turns the loss of a claim into what it means after one message.
@@ -192,7 +200,7 @@ func (p *Processor) record(ctx context.Context, r *result) error {
 	}
 	switch {
 	case err == nil:
-		r.report(ctx, p)
+		p.report(ctx, r)
 		return nil
 	case errors.Is(err, errNotClaimed), p.repo.dialect.retryCode(err) != "":
 		return nil
@@ -214,7 +222,7 @@ func (p *Processor) write(ctx context.Context, r *result) error {
 		}
 		f := r.failure
 		f.fresh = true
-		if err := p.repo.store.failed(ctx, tx, []failure{f}); err != nil || r.noHook {
+		if r.unparked, err = p.settle(ctx, tx, nil, []failure{f}); err != nil || r.noHook {
 			return err
 		}
 		if ok && r.fate == died && p.config.OnDead != nil {

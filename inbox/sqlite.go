@@ -27,10 +27,10 @@ func (s *sqlite) now() time.Time {
 
 // placeholders fills in {rows} or {list} for n values.
 func placeholders(template string, columns, n int) string {
-	group := strings.Repeat(", ?", columns)[2:]
+	group := strings.TrimPrefix(strings.Repeat(", ?", columns), ", ")
 	return strings.NewReplacer(
-		"{rows}", strings.Repeat(", ("+group+")", n)[2:],
-		"{list}", strings.Repeat(", ?", n)[2:],
+		"{rows}", strings.TrimPrefix(strings.Repeat(", ("+group+")", n), ", "),
+		"{list}", strings.TrimPrefix(strings.Repeat(", ?", n), ", "),
 	).Replace(template)
 }
 
@@ -89,14 +89,19 @@ func (s *sqlite) existing(ctx context.Context, q querier, identities []Identity)
 
 // claim asks for one name after the other: that is cheap inside the process.
 // SQLite leaves no dead rows behind, so the marks are not needed.
-func (s *sqlite) claim(ctx context.Context, q querier, marks []mark, limit int) ([]*Claimed, error) {
+func (s *sqlite) claim(ctx context.Context, q querier, marks []mark, without []string, limit int) ([]*Claimed, error) {
 	now := sqliteTime(s.now())
+	template := placeholders(s.text(sqliteClaim), 1, len(without))
 	var claimed []*Claimed
 	for _, m := range marks {
 		if limit == len(claimed) {
 			break
 		}
-		more, err := s.claimed(ctx, q, sqliteClaim, m.name, now, limit-len(claimed))
+		args := []any{m.name, now, m.name}
+		for _, key := range without {
+			args = append(args, key)
+		}
+		more, err := s.claimed(ctx, q, template, append(args, limit-len(claimed))...)
 		if err != nil {
 			return nil, err
 		}
@@ -111,21 +116,21 @@ func (s *sqlite) claim(ctx context.Context, q querier, marks []mark, limit int) 
 	return claimed, nil
 }
 
-func (s *sqlite) claimOne(ctx context.Context, q querier, id int64) (*Claimed, error) {
-	claimed, err := s.claimed(ctx, q, sqliteClaimOne, id, sqliteTime(s.now()))
+func (s *sqlite) claimOne(ctx context.Context, q querier, id int64, starts int) (*Claimed, error) {
+	claimed, err := s.claimed(ctx, q, s.text(sqliteClaimOne), id, sqliteTime(s.now()), starts)
 	if err != nil || len(claimed) == 0 {
 		return nil, err
 	}
 	return claimed[0], nil
 }
 
-func (s *sqlite) claimed(ctx context.Context, q querier, template string, args ...any) ([]*Claimed, error) {
+func (s *sqlite) claimed(ctx context.Context, q querier, query string, args ...any) ([]*Claimed, error) {
 	var rows []struct {
 		claimedRow
 		Due        string
 		ReceivedAt string
 	}
-	if err := s.scan(ctx, q, &rows, s.text(template), args...); err != nil {
+	if err := s.scan(ctx, q, &rows, query, args...); err != nil {
 		return nil, err
 	}
 	claimed := make([]*Claimed, len(rows))
@@ -157,14 +162,14 @@ func (s *sqlite) processed(ctx context.Context, q querier, claimed []*Claimed) e
 	return s.execCount(ctx, q, n, placeholders(s.text(sqliteProcessed), 1, n), args...)
 }
 
-func (s *sqlite) failed(ctx context.Context, q querier, failures []failure) error {
+func (s *sqlite) failed(ctx context.Context, q querier, processor string, failures []failure) error {
 	for _, f := range failures {
 		state := statusPending
 		if f.dead {
 			state = statusDead
 		}
 		err := s.execCount(ctx, q, 1, s.text(sqliteFailedQueue),
-			f.attempts, f.interruptions, state, sqliteTime(s.now().Add(f.delay)),
+			f.attempts, f.interruptions, state, sqliteTime(s.now().Add(f.delay)), f.leaves,
 			f.ID, f.Claimed.attempts, f.Claimed.interruptions)
 		if err != nil {
 			return err
@@ -173,6 +178,13 @@ func (s *sqlite) failed(ctx context.Context, q querier, failures []failure) erro
 			continue
 		}
 		if err := s.execCount(ctx, q, 1, s.text(sqliteFailedMessage), f.attempts, state, f.err, f.ID); err != nil {
+			return err
+		}
+		started := sqliteTime(s.now().Add(-f.duration))
+		if _, err := s.exec(ctx, q, s.text(sqliteRemember), f.ID, started, f.duration.Microseconds(), processor, f.err, f.ID); err != nil {
+			return err
+		}
+		if _, err := s.exec(ctx, q, s.text(sqliteForget), f.ID, f.ID); err != nil {
 			return err
 		}
 	}

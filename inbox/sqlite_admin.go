@@ -77,33 +77,6 @@ func (s *sqlite) check(ctx context.Context) error {
 	return nil
 }
 
-func (s *sqlite) stats(ctx context.Context) (Stats, error) {
-	var counts []countRow
-	if err := s.scan(ctx, s.db.DB, &counts, s.text(sqliteCounts)); err != nil {
-		return Stats{}, err
-	}
-	now := s.now()
-	var oldest string
-	if err := s.scan(ctx, s.db.DB, &oldest, s.text(sqliteOldest), sqliteTime(now)); err != nil {
-		return Stats{}, err
-	}
-	var age time.Duration
-	if oldest != "" {
-		due, err := time.Parse(sqliteTimeFormat, oldest)
-		if err != nil {
-			return Stats{}, err
-		}
-		age = now.Sub(due)
-	}
-	stats := newStats(counts, age)
-	var total int64
-	if err := s.scan(ctx, s.db.DB, &total, s.text(sqliteCountMessages)); err != nil {
-		return Stats{}, err
-	}
-	stats.setProcessed(total)
-	return stats, nil
-}
-
 func (s *sqlite) backlog(ctx context.Context, names []string, limit int64) (Backlog, error) {
 	var backlog Backlog
 	if limit > 0 {

@@ -25,7 +25,7 @@ ON CONFLICT DO NOTHING`
 
 	sqliteStamp = `
 UPDATE {messages} SET processed_at = ?, metadata = ?
-WHERE source = ? AND message_id = ? AND name = ? AND status = 1 AND payload IS NULL`
+WHERE source = ? AND message_id = ? AND name = ? AND status = 1 AND payload IS NULL AND payload_removed_at IS NULL`
 
 	sqliteQueue = `INSERT INTO {queue} (id, name, ordering_key, due) VALUES {rows}`
 
@@ -34,30 +34,42 @@ SELECT m.source, m.message_id, m.name, m.fingerprint
 FROM {messages} m
 WHERE (m.source, m.message_id, m.name) IN (VALUES {rows})`
 
-	sqliteDue = `SELECT EXISTS (SELECT 1 FROM {queue} WHERE name IN ({list}) AND state = 0 AND due <= ?)`
+	sqliteDue = `
+SELECT EXISTS (
+	SELECT 1 FROM {queue} WHERE name IN ({list}) AND state = 0 AND due <= ?
+		AND name NOT IN (SELECT name FROM {pauses}))`
 
 	sqliteClaim = `
-SELECT q.id, q.ordering_key, q.due, q.attempts, q.interruptions,
+SELECT q.id, q.ordering_key, q.due, q.attempts, q.interruptions, q.starts,
 	m.source, m.message_id, m.name, m.payload, m.metadata, m.received_at
 FROM {queue} q JOIN {messages} m ON m.id = q.id
 WHERE q.name = ? AND q.state = 0 AND q.due <= ?
+	AND NOT EXISTS (SELECT 1 FROM {pauses} WHERE name = ?) AND q.ordering_key NOT IN ({list})
 ORDER BY q.due, q.id
 LIMIT ?`
 
 	sqliteClaimOne = `
-SELECT q.id, q.ordering_key, q.due, q.attempts, q.interruptions,
+SELECT q.id, q.ordering_key, q.due, q.attempts, q.interruptions, q.starts,
 	m.source, m.message_id, m.name, m.payload, m.metadata, m.received_at
 FROM {queue} q JOIN {messages} m ON m.id = q.id
-WHERE q.id = ? AND q.state = 0 AND q.due <= ?`
+WHERE q.id = ? AND q.state = 0 AND (q.due <= ? OR q.starts > 0 AND q.starts = ?)`
 
 	sqliteDelete    = `DELETE FROM {queue} WHERE id IN ({list}) AND state = 0`
 	sqliteProcessed = `UPDATE {messages} SET status = 1, processed_at = ? WHERE id IN ({list}) AND status = 0`
 
 	sqliteFailedQueue = `
-UPDATE {queue} SET attempts = ?, interruptions = ?, state = ?, due = ?
+UPDATE {queue} SET attempts = ?, interruptions = ?, state = ?, due = ?, starts = 0,
+	ordering_key = CASE WHEN ? THEN '' ELSE ordering_key END
 WHERE id = ? AND attempts = ? AND interruptions = ? AND state = 0`
 
 	sqliteFailedMessage = `UPDATE {messages} SET attempts = ?, status = ?, last_error = ? WHERE id = ? AND status = 0`
+
+	sqliteRemember = `
+INSERT INTO {attempts} (id, number, started_at, duration, processor, error)
+SELECT ?, COALESCE(max(number), 0) + 1, ?, ?, ?, ? FROM {attempts} WHERE id = ?`
+
+	sqliteForget = `
+DELETE FROM {attempts} WHERE id = ? AND number <= (SELECT max(number) FROM {attempts} WHERE id = ?) - {history}`
 
 	sqliteCounts = `SELECT name, state, count(*) AS count FROM {queue} GROUP BY name, state`
 

@@ -63,12 +63,17 @@ func (d *database) inTransaction(ctx context.Context, opts txOptions, fn func(ct
 	if err != nil {
 		return fmt.Errorf("take a connection: %w", err)
 	}
+	defer func() { _ = conn.Close() }()
+	return d.onConn(ctx, conn, opts, fn)
+}
+
+// onConn is inTransaction on a connection that stays with the caller.
+func (d *database) onConn(ctx context.Context, conn bun.Conn, opts txOptions, fn func(ctx context.Context, tx querier) error) (err error) {
 	defer func() {
 		// A connection of SQLite cannot be lost, and may be the database itself.
 		if d.dialect == postgresDialect && connectionLost(err) {
 			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 		}
-		_ = conn.Close()
 	}()
 	tx, end, err := d.begin(ctx, conn, opts)
 	if err != nil {

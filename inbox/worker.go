@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -49,6 +50,9 @@ func (p *Processor) try(s session, size *batchSize) (progress, error) {
 	if due, err := p.repo.store.anyDue(s.stop, names); err != nil || !due {
 		return progress{}, err
 	}
+	if p.isCareful() {
+		return p.tryAlone(s, names)
+	}
 	var b batch
 	// A stop keeps the transaction from beginning; what has begun ends with
 	// the work.
@@ -57,17 +61,38 @@ func (p *Processor) try(s session, size *batchSize) (progress, error) {
 		if err != nil || len(claimed) == 0 {
 			return err
 		}
-		release(claimed)
 		if len(claimed) == size.limit() {
 			signal(p.wake) // there may be more for an idle worker
 		}
-		b.claimed = claimed
+		if slices.ContainsFunc(claimed, func(c *Claimed) bool { return c.starts > 0 }) {
+			return errSuspect
+		}
+		if b.claimed, b.held, err = p.repo.inOrder(s.work, tx, claimed); err != nil {
+			return err
+		}
+		if release(b.claimed); len(b.claimed) == 0 {
+			return errHeld
+		}
 		return p.runBatch(s, tx, &b)
 	})
-	if len(b.claimed) == 0 {
-		return progress{}, err
+	if errors.Is(err, errSuspect) {
+		p.marks.reset()
+		return p.tryAlone(s, names)
 	}
 	done := progress{claimed: len(b.claimed)}
+	if len(b.held) > 0 && s.stop.Err() == nil {
+		parked, err := p.park(s.stop, b.held)
+		if err != nil && len(b.claimed) == 0 {
+			return done, err
+		}
+		done.claimed += parked
+	}
+	if len(b.claimed) == 0 {
+		if errors.Is(err, errHeld) {
+			err = nil
+		}
+		return done, err
+	}
 	if len(b.rest) > 0 || err != nil {
 		p.marks.reset() // rows were given back
 	}
@@ -96,7 +121,7 @@ func (p *Processor) rotated() []string {
 func (p *Processor) claim(ctx context.Context, tx querier, names []string, limit int) ([]*Claimed, error) {
 	began := time.Now()
 	view, epoch, rescan := p.marks.start(names, began)
-	claimed, err := p.repo.store.claim(ctx, tx, view, limit)
+	claimed, err := p.repo.store.claim(ctx, tx, view, nil, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +168,7 @@ func (p *Processor) fallBack(s session, b *batch, cause error) (processed int, e
 		if s.stop.Err() != nil || b.guilty != nil && c == b.guilty.claimed {
 			continue
 		}
-		ok, err := p.single(s, c.ID)
+		ok, err := p.single(s, c.ID, 0)
 		if err != nil {
 			return processed, err
 		}

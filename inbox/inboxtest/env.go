@@ -200,7 +200,7 @@ func (e *Env) Effects(t *testing.T) map[string]int {
 		Job string
 		N   int
 	}
-	if err := e.DB.NewRaw(`SELECT job, count(*) AS n FROM effects GROUP BY job`).Scan(t.Context(), &rows); err != nil {
+	if err := e.DB.NewRaw(`SELECT job, count(*) AS n FROM effects GROUP BY job`).Scan(context.WithoutCancel(t.Context()), &rows); err != nil {
 		t.Fatal(err)
 	}
 	effects := map[string]int{}
@@ -214,7 +214,7 @@ func (e *Env) Effects(t *testing.T) map[string]int {
 func (e *Env) Count(t *testing.T, query string, args ...any) int {
 	t.Helper()
 	var n int
-	if err := e.DB.NewRaw(query, args...).Scan(t.Context(), &n); err != nil {
+	if err := e.DB.NewRaw(query, args...).Scan(context.WithoutCancel(t.Context()), &n); err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
 	return n
@@ -223,7 +223,7 @@ func (e *Env) Count(t *testing.T, query string, args ...any) int {
 // Exec runs a statement of the test itself.
 func (e *Env) Exec(t *testing.T, query string, args ...any) {
 	t.Helper()
-	if _, err := e.DB.NewRaw(query, args...).Exec(t.Context()); err != nil {
+	if _, err := e.DB.NewRaw(query, args...).Exec(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
 }
@@ -274,13 +274,19 @@ func (e *Env) checkInvariants(t *testing.T) {
 	}
 	unreachable := e.Count(t, `
 		SELECT count(*) FROM inbox_messages m LEFT JOIN inbox_queue q ON q.id = m.id
-		WHERE (m.status = 1) <> (q.id IS NULL) OR m.status = 2 AND q.state <> 2 OR m.status = 0 AND q.state = 2
+		WHERE (m.status = 1 OR m.discarded_at IS NOT NULL) <> (q.id IS NULL) OR m.status = 2 AND q.state <> 2 OR m.status = 0 AND q.state = 2
 			OR q.attempts <> m.attempts OR q.name <> m.name`)
 	if unreachable != 0 {
 		t.Errorf("%d messages that no claim, retry or sweep can see", unreachable)
 	}
 	if orphans := e.Count(t, `SELECT count(*) FROM inbox_queue q WHERE NOT EXISTS (SELECT 1 FROM inbox_messages m WHERE m.id = q.id)`); orphans != 0 {
 		t.Errorf("%d queue rows without a message", orphans)
+	}
+	stuck := e.Count(t, `
+		SELECT count(*) FROM inbox_queue q WHERE q.state = 1 AND NOT EXISTS (
+			SELECT 1 FROM inbox_queue e WHERE e.ordering_key = q.ordering_key AND e.id < q.id)`)
+	if stuck != 0 {
+		t.Errorf("%d parked messages that nobody will wake", stuck)
 	}
 	open := func() int {
 		if n := e.DB.Stats().InUse; n != 0 || !e.Postgres() {

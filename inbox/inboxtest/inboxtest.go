@@ -13,7 +13,15 @@
 // # Handlers
 //
 // Deliver stores messages and processes them before it returns, so that a test
-// of a handler reads like a function call.
+// of a handler reads like a function call. A Clock stands in for the database's, so
+// that a retry or a retention is reached without waiting.
+//
+// # Faults
+//
+// A Crash makes something happen at a named place: Kill ends the process, a Proxy
+// in front of PostgreSQL cuts, swallows, delays or refuses, and loses the request
+// or the reply of a COMMIT. ExactlyOnce says afterwards whether every processed
+// message has had its effect once, and whether every other one can be found.
 package inboxtest
 
 import (
@@ -34,7 +42,7 @@ type Case struct {
 func Run(t *testing.T, open func(t *testing.T) *bun.DB) {
 	t.Helper()
 	seen := map[string]bool{}
-	for _, group := range [][]Case{onceCases, batchCases, acceptCases, transactCases, commitCases, identityCases, payloadCases, entryCases, claimCases, typesCases, dispatchCases, retryCases, runCases} {
+	for _, group := range [][]Case{onceCases, batchCases, acceptCases, transactCases, commitCases, identityCases, payloadCases, entryCases, claimCases, typesCases, dispatchCases, retryCases, runCases, operateCases} {
 		for _, c := range group {
 			if seen[c.Name] {
 				t.Fatalf("two rules are called %q", c.Name)
@@ -48,8 +56,8 @@ func Run(t *testing.T, open func(t *testing.T) *bun.DB) {
 					}
 				})
 				env := newEnv(t, open(t))
+				t.Cleanup(func() { env.checkInvariants(t) }) // after processors have been stopped
 				c.Body(t, env)
-				env.checkInvariants(t)
 			})
 		}
 	}

@@ -38,10 +38,12 @@ type Proxy struct {
 	server   string
 	delay    atomic.Int64 // of each reply
 	refuse   atomic.Bool
+	hole     atomic.Bool
 
 	mu        sync.Mutex
-	conns     map[net.Conn]bool
-	countdown int // COMMITs until fault
+	conns     map[net.Conn]bool // true: it has lost something to Swallow
+	budget    int64             // bytes until the cut; 0: no cut
+	countdown int               // COMMITs until fault
 	fault     CommitFault
 	commits   int
 }
@@ -101,6 +103,34 @@ func (p *Proxy) Cut() {
 // Refuse closes new connections at once, as long as it is on.
 func (p *Proxy) Refuse(on bool) { p.refuse.Store(on) }
 
+// Swallow loses everything that is sent in either direction, as long as it is on,
+// the end of a connection included, and tells nobody: what a broken route or a
+// machine without power looks like. New connections are taken and never
+// answered. Turned off, it cuts the connections that have lost something.
+func (p *Proxy) Swallow(on bool) {
+	p.hole.Store(on)
+	if on {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for conn, holed := range p.conns {
+		if holed {
+			_ = conn.Close()
+		}
+	}
+}
+
+// CutAfter cuts one connection, once, in the middle of a message if need be:
+// the one that carries the n-th byte from now, n from 1, over all connections
+// and both directions. Bytes up to that one arrive. Only the latest call counts;
+// 0 calls it off.
+func (p *Proxy) CutAfter(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.budget = int64(max(n, 0))
+}
+
 // Delay holds each piece of a reply back for that long.
 func (p *Proxy) Delay(d time.Duration) { p.delay.Store(int64(d)) }
 
@@ -129,7 +159,7 @@ func (p *Proxy) connect(client net.Conn) {
 		return
 	}
 	p.mu.Lock()
-	p.conns[client], p.conns[server] = true, true
+	p.conns[client], p.conns[server] = p.hole.Load(), p.hole.Load()
 	p.mu.Unlock()
 	var once sync.Once
 	end := func() {
@@ -141,11 +171,70 @@ func (p *Proxy) connect(client net.Conn) {
 			delete(p.conns, server)
 		})
 	}
+	// What ends in the hole is not heard of on the other side before Swallow ends.
+	hear := func() {
+		if !p.lost(client, server) {
+			end()
+		}
+	}
 	var swallow atomic.Bool
 	var both sync.WaitGroup
-	both.Go(func() { defer end(); _ = p.requests(server, client, &swallow) })
-	both.Go(func() { defer end(); _ = p.replies(client, server, &swallow) })
+	both.Go(func() { defer hear(); _ = p.requests(p.to(server, client), client, &swallow) })
+	both.Go(func() { defer hear(); _ = p.replies(p.to(client, server), server, &swallow) })
 	both.Wait()
+	end()
+}
+
+// lost reports that everything is being swallowed, and notes that this pair of
+// connections has lost something.
+func (p *Proxy) lost(pair ...net.Conn) bool {
+	if !p.hole.Load() {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.hole.Load() { // turned off in between: it will not look at the pair again
+		return false
+	}
+	for _, conn := range pair {
+		if _, open := p.conns[conn]; open {
+			p.conns[conn] = true
+		}
+	}
+	return true
+}
+
+// to writes to one side of a pair what came from the other, unless it is swallowed
+// or the cut comes first.
+func (p *Proxy) to(conn, from net.Conn) io.Writer {
+	return writer(func(raw []byte) (int, error) {
+		if p.lost(conn, from) {
+			return len(raw), nil
+		}
+		allowed, cut := p.spend(len(raw))
+		n, err := conn.Write(raw[:allowed])
+		if err == nil && cut {
+			err = io.ErrShortWrite
+		}
+		return n, err
+	})
+}
+
+type writer func(raw []byte) (int, error)
+
+func (w writer) Write(raw []byte) (int, error) { return w(raw) }
+
+// spend returns how many of the bytes may pass, and whether the cut comes then.
+func (p *Proxy) spend(bytes int) (allowed int, cut bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.budget == 0 || p.budget > int64(bytes) {
+		p.budget = max(p.budget-int64(bytes), 0)
+		return bytes, false
+	}
+	allowed = int(p.budget)
+	p.budget = 0
+	return allowed, true
 }
 
 // message reads one message: a type, except at the start of a connection, a

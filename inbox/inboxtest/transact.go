@@ -200,7 +200,7 @@ func oneStatement(t *testing.T, e *Env) {
 	e.Drain(t, e.Processor(t, inbox.ProcessorConfig{BatchSize: 32}))
 	settling := 0
 	for _, text := range seen.sent("inbox_") {
-		if strings.Contains(text, "DELETE") || strings.Contains(text, "UPDATE \"inbox_messages\"") {
+		if strings.Contains(text, "DELETE FROM \"inbox_queue\"") || strings.Contains(text, "UPDATE \"inbox_messages\"") {
 			settling++
 		}
 	}

@@ -76,9 +76,11 @@ func (s *Server) ready() bool {
 		return false
 	}
 	lines := strings.Split(string(text), "\n")
-	return len(lines) > 7 &&
-		lines[0] == strconv.Itoa(s.proc.cmd.Process.Pid) &&
-		strings.TrimSpace(lines[7]) == "ready"
+	if len(lines) <= 7 || lines[0] != strconv.Itoa(s.proc.cmd.Process.Pid) {
+		return false
+	}
+	state := strings.TrimSpace(lines[7])
+	return state == "ready" || state == "standby" // which reads only
 }
 
 // run runs a server program to its end. What it prints is in the error if it

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+
+	"github.com/letterbox-go/letterbox/inbox"
+	"github.com/letterbox-go/letterbox/internal/testdb"
+	"github.com/letterbox-go/letterbox/mediator"
+)
+
+// letterbox is this library as its documentation says to use it: bun over pgx,
+// default settings but for what a case varies.
+type letterbox struct {
+	db   *bun.DB
+	repo *inbox.Repository
+}
+
+func newLetterbox() peer { return &letterbox{} }
+
+func (l *letterbox) open(ctx context.Context, dsn string) (err error) {
+	if l.db, err = testdb.OpenPGX(dsn); err != nil {
+		return err
+	}
+	l.repo, err = newRepository(ctx, l.db)
+	return err
+}
+
+func newRepository(ctx context.Context, db *bun.DB) (*inbox.Repository, error) {
+	names := inbox.NewNameMap()
+	inbox.Register[message](names, messageName)
+	repo, err := inbox.NewRepository(db, names, inbox.Config{})
+	if err != nil {
+		return nil, err
+	}
+	return repo, repo.Migrate(ctx)
+}
+
+func (l *letterbox) accept(ctx context.Context, messages []message) error {
+	return acceptInto(ctx, l.repo, messages)
+}
+
+func acceptInto(ctx context.Context, repo *inbox.Repository, messages []message) error {
+	entries := make([]inbox.Entry, len(messages))
+	for i := range messages {
+		m := &messages[i]
+		entries[i] = inbox.Entry{Source: messageSource, MessageID: m.ID, Message: *m, OrderingKey: m.orderingKey}
+	}
+	_, err := repo.Accept(ctx, entries)
+	return err
+}
+
+func (l *letterbox) process(ctx context.Context, how settings, w *work) error {
+	return processWith(ctx, l.repo, l.db, how, w)
+}
+
+func processWith(ctx context.Context, repo *inbox.Repository, db *bun.DB, how settings, w *work) error {
+	requests := mediator.NewRequestMap()
+	if how.many {
+		mediator.BindBatch(requests, func(ctx context.Context, messages []message) error {
+			return insertManyWithBun(ctx, inbox.DB(ctx, db), messages, w)
+		})
+	} else {
+		mediator.BindCommand(requests, func(ctx context.Context, m message) error {
+			_, err := inbox.DB(ctx, db).NewRaw("INSERT INTO effects (message_id, account, cents) VALUES (?, ?, ?)",
+				m.ID, m.Account, m.Cents).Exec(ctx)
+			if err == nil {
+				w.did(1)
+			}
+			return err
+		})
+	}
+	p, err := inbox.NewProcessor(repo, inbox.ProcessorConfig{
+		Requests: mediator.NewRequestMediator(requests), Workers: how.workers, BatchSize: how.batch,
+	})
+	if err != nil {
+		return err
+	}
+	return w.until(ctx, p.Run)
+}
+
+func insertManyWithBun(ctx context.Context, db bun.IDB, messages []message, w *work) error {
+	ids, accounts, cents := columns(messages)
+	_, err := db.NewRaw("INSERT INTO effects (message_id, account, cents) SELECT * FROM unnest(?::text[], ?::text[], ?::bigint[])",
+		pgdialect.Array(ids), pgdialect.Array(accounts), pgdialect.Array(cents)).Exec(ctx)
+	if err == nil {
+		w.did(len(messages))
+	}
+	return err
+}
+
+func columns(messages []message) (ids, accounts []string, cents []int64) {
+	ids, accounts, cents = make([]string, len(messages)), make([]string, len(messages)), make([]int64, len(messages))
+	for i := range messages {
+		ids[i], accounts[i], cents[i] = messages[i].ID, messages[i].Account, messages[i].Cents
+	}
+	return ids, accounts, cents
+}
+
+func (l *letterbox) counts() counts { return inboxCounts }
+
+// inboxCounts are for everybody who works on the inbox's two tables. Other
+// names, the dead and what is due later are not of the run.
+var inboxCounts = counts{
+	stored: `SELECT count(*) FROM inbox_messages WHERE name = '` + messageName + `'`,
+	unfinished: `
+SELECT (SELECT count(*) FROM inbox_queue WHERE name = '` + messageName + `' AND state = 0 AND due <= clock_timestamp())
+	+ (SELECT count(*) FROM inbox_messages m WHERE name = '` + messageName + `' AND status = 0
+		AND NOT EXISTS (SELECT FROM inbox_queue q WHERE q.id = m.id))`,
+}
+
+func (l *letterbox) close() {
+	if l.db != nil {
+		_ = l.db.Close()
+	}
+}

@@ -1,0 +1,159 @@
+package inbox
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"time"
+)
+
+// The messages of an ordering key are processed one after another, in the order
+// of their ids. Two things see to that. A lock per key, which the claim tries
+// and the transaction holds to its end, keeps everybody else out. And under that
+// lock, in a statement of its own, the claim looks for an earlier unfinished
+// message: one that waits, is dead, or became visible late.
+//
+// What has to wait would stand in the way of every further claim. It is parked:
+// taken out of the claim's index until the earlier messages have left. Parking
+// and unparking exclude each other by a second lock per key, which is held for
+// moments only; a parked message therefore has an earlier one that will unpark
+// it. An audit makes good what went around these rules.
+
+// errHeld ends a claim of which no message may start.
+var errHeld = errors.New("inbox: all claimed messages wait for earlier ones of their keys")
+
+// heldAgain is how soon a claim looks again for messages whose key was busy for
+// no visible reason: its transaction was just about to end.
+const heldAgain = 50 * time.Millisecond
+
+// inOrder tells the claimed messages that may start, in an order they may run
+// in, from those that are held up by their ordering key.
+func (r *Repository) inOrder(ctx context.Context, q querier, claimed []*Claimed) (ready, held []*Claimed, err error) {
+	var keys []string
+	var ids []int64
+	keyed := false
+	for _, c := range claimed {
+		keyed = keyed || c.OrderingKey != ""
+		if c.OrderingKey != "" && !c.busy {
+			keys, ids = append(keys, c.OrderingKey), append(ids, c.ID)
+		}
+	}
+	if !keyed {
+		return claimed, nil, nil
+	}
+	var earliest map[string]int64
+	if len(keys) > 0 {
+		slices.Sort(keys)
+		if earliest, err = r.store.earliest(ctx, q, slices.Compact(keys), ids); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, c := range claimed {
+		first, other := earliest[c.OrderingKey]
+		if c.OrderingKey == "" || !c.busy && (!other || c.ID < first) {
+			ready = append(ready, c)
+		} else {
+			held = append(held, c)
+		}
+	}
+	sortKeys(ready)
+	return ready, held, nil
+}
+
+// sortKeys brings the messages of each key into the order they were accepted
+// in; a retry or a due time may have changed it. All others stay in their places.
+func sortKeys(claimed []*Claimed) {
+	places := map[string][]int{}
+	for i, c := range claimed {
+		if c.OrderingKey != "" {
+			places[c.OrderingKey] = append(places[c.OrderingKey], i)
+		}
+	}
+	for _, at := range places {
+		if len(at) == 1 {
+			continue
+		}
+		sorted := make([]*Claimed, len(at))
+		for i, place := range at {
+			sorted[i] = claimed[place]
+		}
+		slices.SortFunc(sorted, func(a, b *Claimed) int { return cmp.Compare(a.ID, b.ID) })
+		for i, place := range at {
+			claimed[place] = sorted[i]
+		}
+	}
+}
+
+// mayStart reports whether a message that is claimed already may still start:
+// an earlier one of its key may have failed since.
+func (r *Repository) mayStart(ctx context.Context, q querier, c *Claimed) (bool, error) {
+	ready, _, err := r.inOrder(ctx, q, []*Claimed{c})
+	return len(ready) > 0, err
+}
+
+// park takes messages that are held up, and those behind them, out of the
+// claim. It returns how many.
+func (p *Processor) park(ctx context.Context, held []*Claimed) (int, error) {
+	from := map[string]int64{}
+	for _, c := range held {
+		if first, ok := from[c.OrderingKey]; !ok || c.ID < first {
+			from[c.OrderingKey] = c.ID
+		}
+	}
+	var parked []int64
+	err := p.repo.inTransaction(ctx, txOptions{isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx querier) (err error) {
+		parked, err = p.repo.store.park(ctx, tx, from)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	left := slices.ContainsFunc(held, func(c *Claimed) bool { return !slices.Contains(parked, c.ID) })
+	if left {
+		p.wakeAfter(heldAgain)
+	}
+	return len(parked), nil
+}
+
+// settle records what became of messages, and lets those go on that were parked
+// behind them. unparked are to be given to resume after the commit.
+func (p *Processor) settle(ctx context.Context, tx querier, done []*Claimed, failures []failure) (unparked []mark, err error) {
+	if len(done) > 0 {
+		if err := p.repo.store.processed(ctx, tx, done); err != nil {
+			return nil, err
+		}
+	}
+	if len(failures) > 0 {
+		if err := p.repo.store.failed(ctx, tx, p.id, failures); err != nil {
+			return nil, err
+		}
+	}
+	var keys []string
+	for _, c := range done {
+		if c.OrderingKey != "" {
+			keys = append(keys, c.OrderingKey)
+		}
+	}
+	for _, f := range failures {
+		if f.OrderingKey != "" && f.leaves {
+			keys = append(keys, f.OrderingKey)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	// As many as a batch takes, so that others do not have to park them again.
+	return p.repo.store.unpark(ctx, tx, keys, max(p.config.BatchSize/len(keys), 1))
+}
+
+// resume makes the next claim see messages that are claimable again.
+func (p *Processor) resume(unparked []mark) {
+	if len(unparked) > 0 {
+		p.marks.lower(unparked)
+		signal(p.wake)
+	}
+}

@@ -1,0 +1,74 @@
+package inbox
+
+// SQL of ordering keys. An index scan is asked for by a range, since equality
+// would let the planner walk the primary key instead.
+const (
+	postgresEarliest = `
+SELECT k.key, f.id
+FROM unnest(?::text[]) AS k (key)
+CROSS JOIN LATERAL (
+	SELECT q.id FROM {queue} q
+	WHERE q.ordering_key >= k.key AND q.ordering_key <= k.key AND q.ordering_key <> '' AND q.id <> ALL (?::bigint[])
+	ORDER BY q.ordering_key, q.id
+	LIMIT 1
+) f`
+
+	// Excludes those that park and those that unpark from each other, per key.
+	// In a statement of its own, so that the next one sees what the other did.
+	postgresParkLock = `
+SELECT count(pg_advisory_xact_lock(h)) FROM (
+	SELECT DISTINCT hashtextextended(k, {park_lock}) AS h FROM unnest(?::text[]) AS k ORDER BY h
+) AS l`
+
+	// A lost parking is no loss.
+	postgresParkAsync = `SELECT set_config('synchronous_commit', 'off', true)`
+
+	postgresPark = `
+WITH followers AS MATERIALIZED (
+	SELECT f.id
+	FROM unnest(?::text[], ?::bigint[]) AS k (key, start)
+	CROSS JOIN LATERAL (
+		SELECT q.id FROM {queue} q
+		WHERE q.ordering_key >= k.key AND q.ordering_key <= k.key AND q.ordering_key <> ''
+			AND q.id >= k.start AND q.state = 0
+		ORDER BY q.ordering_key, q.id
+		LIMIT ?
+		FOR UPDATE SKIP LOCKED
+	) f
+	WHERE EXISTS (
+		SELECT FROM {queue} e
+		WHERE e.ordering_key = k.key AND e.ordering_key <> '' AND e.id < k.start)
+)
+UPDATE {queue} q SET state = 1 FROM followers f WHERE q.id = f.id RETURNING q.id`
+
+	// Another transaction that has locked a row of these is about to decide
+	// about it, or has seen that an earlier one is in the way.
+	postgresUnpark = `
+WITH next AS MATERIALIZED (
+	SELECT n.id
+	FROM unnest(?::text[]) AS k (key)
+	CROSS JOIN LATERAL (
+		SELECT q.id FROM {queue} q
+		WHERE q.ordering_key >= k.key AND q.ordering_key <= k.key AND q.ordering_key <> ''
+		ORDER BY q.ordering_key, q.id
+		LIMIT ?
+	) n
+), parked AS MATERIALIZED (
+	SELECT q.id FROM {queue} q JOIN next USING (id) WHERE q.state = 1 ORDER BY q.id FOR UPDATE OF q SKIP LOCKED
+)
+UPDATE {queue} q SET state = 0 FROM parked p WHERE q.id = p.id RETURNING q.name, q.due, q.id`
+
+	sqliteEarliest = `
+SELECT id FROM {queue} WHERE ordering_key = ? AND ordering_key <> '' AND id NOT IN ({list}) ORDER BY id LIMIT 1`
+
+	sqlitePark = `
+UPDATE {queue} SET state = 1 WHERE id IN (
+	SELECT id FROM {queue} WHERE ordering_key = ? AND ordering_key <> '' AND id >= ? AND state = 0 ORDER BY id LIMIT ?
+) AND EXISTS (SELECT 1 FROM {queue} WHERE ordering_key = ? AND ordering_key <> '' AND id < ?)
+RETURNING id`
+
+	sqliteUnpark = `
+UPDATE {queue} SET state = 0 WHERE state = 1 AND id IN (
+	SELECT id FROM {queue} WHERE ordering_key = ? AND ordering_key <> '' ORDER BY id LIMIT ?
+) RETURNING name, due, id`
+)
