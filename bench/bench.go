@@ -7,7 +7,6 @@ import (
 	"io"
 	"regexp"
 	"slices"
-	"sync"
 	"time"
 )
 
@@ -43,14 +42,13 @@ type bench struct {
 	scale     scale
 	growth10m bool
 	profiles  map[string]profile
-	out       io.Writer // progress, for people
-
-	mu   sync.Mutex
-	best map[string]int // workers
+	peers     *regexp.Regexp // those that are wanted
+	out       io.Writer      // progress, for people
+	best      map[string]int // workers
 }
 
 func newBench(s *server, scale scale, out io.Writer) *bench {
-	return &bench{server: s, scale: scale, profiles: profiles, out: out, best: map[string]int{}}
+	return &bench{server: s, scale: scale, profiles: profiles, peers: regexp.MustCompile(""), out: out, best: map[string]int{}}
 }
 
 func (b *bench) log(format string, args ...any) { fmt.Fprintf(b.out, format+"\n", args...) }
@@ -76,11 +74,9 @@ func (b *bench) drainOf(ctx context.Context, name string, rows, batch int, many 
 // bestWorkers finds, once, the number of workers at which a peer drains fastest.
 func (b *bench) bestWorkers(ctx context.Context, name string, how settings) (int, error) {
 	candidates := b.profiles[name].workers
-	if len(candidates) == 1 {
+	if len(candidates) == 1 || !b.peers.MatchString(name) {
 		return candidates[0], nil
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	key := fmt.Sprint(name, how.batch, how.many)
 	if workers := b.best[key]; workers > 0 {
 		return workers, nil
@@ -115,9 +111,9 @@ func (b *bench) bestWorkers(ctx context.Context, name string, how settings) (int
 	return b.best[key], nil
 }
 
-// run measures the cases and peers that match, and returns what it measured with
+// run measures the cases that match, and returns what it measured with
 // the joined problems of those that were refused.
-func (b *bench) run(ctx context.Context, cases, peers *regexp.Regexp) (out []record, err error) {
+func (b *bench) run(ctx context.Context, cases *regexp.Regexp) (out []record, err error) {
 	var errs []error
 	began := time.Now()
 	for _, c := range allCases(b) {
@@ -133,7 +129,7 @@ func (b *bench) run(ctx context.Context, cases, peers *regexp.Regexp) (out []rec
 			errs = append(errs, fmt.Errorf("%s: %w", c.name, err))
 			continue
 		}
-		c.contenders = slices.DeleteFunc(contenders, func(c contender) bool { return !peers.MatchString(c.peer) })
+		c.contenders = slices.DeleteFunc(contenders, func(c contender) bool { return !b.peers.MatchString(c.peer) })
 		if len(c.contenders) == 0 {
 			continue
 		}

@@ -13,9 +13,10 @@ func allCases(b *bench) (all []*benchCase) {
 }
 
 var (
-	inTables   = []string{letterboxPeer, byHandPeer}
-	acceptors  = []string{letterboxPeer, byHandPeer, riverPeer, guePeer, watermillPeer, watermillQueuePeer}
-	processors = []string{letterboxPeer, byHandPeer, riverPeer, riverTunedPeer, guePeer, watermillPeer, watermillQueuePeer}
+	inTables     = []string{letterboxPeer, byHandPeer}
+	acceptors    = []string{letterboxPeer, byHandPeer, byHandBunPeer, riverPeer, guePeer, watermillPeer, watermillQueuePeer}
+	processors   = []string{letterboxPeer, byHandPeer, byHandBunPeer, riverPeer, riverTunedPeer, guePeer, watermillPeer, watermillQueuePeer}
+	latencyPeers = []string{letterboxPeer, togetherPeer, byHandPeer, riverPeer, riverTunedPeer, guePeer, watermillPeer, watermillQueuePeer}
 )
 
 func acceptCases() (all []*benchCase) {
@@ -40,7 +41,16 @@ func acceptCases() (all []*benchCase) {
 	// The others store a duplicate once more.
 	single("accept-single-16-duplicates", 16, 1, true, letterboxPeer, byHandPeer, riverPeer)
 	batch("accept-batch-100-duplicates", true, letterboxPeer, byHandPeer, riverPeer)
-	return all
+	return append(all, &benchCase{
+		name: "accept-wakeups", about: "as accept-single-16, with wake-ups of other processes, to those without",
+		build: func(_ context.Context, b *bench) ([]contender, error) {
+			a := accept{bench: b, name: letterboxPeer, n: b.scale.accepts, callers: 16, size: 1}
+			base := a
+			base.baseline = true
+			a.peer = &letterbox{apart: true, listening: true}
+			return []contender{base.contender(), a.contender()}, nil
+		},
+	})
 }
 
 // acceptors are contenders that differ in the peer only.
@@ -69,15 +79,19 @@ func drainCases() []*benchCase {
 		}}
 	}
 	all := []*benchCase{
-		each("drain-each-1", 1, 0.25, letterboxPeer, byHandPeer, watermillPeer),
+		each("drain-each-1", 1, 0.25, letterboxPeer, byHandPeer, byHandBunPeer, watermillPeer),
 		each("drain-each-32", 32, 1, processors...),
-		each("drain-each-100", 100, 1, letterboxPeer, byHandPeer, watermillPeer, watermillQueuePeer),
+		each("drain-each-100", 100, 1, letterboxPeer, byHandPeer, byHandBunPeer, watermillPeer, watermillQueuePeer),
 		{
 			name: "drain-batch-100", about: "full backlog, one handler call per batch", limit: setBasedPeer,
-			build: func(ctx context.Context, b *bench) ([]contender, error) {
-				all, err := b.drains(ctx, 2, 100, true, letterboxPeer, byHandPeer, setBasedPeer)
-				if err != nil {
-					return nil, err
+			build: func(ctx context.Context, b *bench) (all []contender, err error) {
+				for _, name := range []string{letterboxPeer, byHandPeer, byHandBunPeer, setBasedPeer} {
+					d, err := b.drainOf(ctx, name, 5*b.scale.rows, 100, true)
+					if err != nil {
+						return nil, err
+					}
+					d.load = loadQuickly
+					all = append(all, d.contender())
 				}
 				// It has no batch handler: its best, for comparison.
 				watermill, err := b.drains(ctx, 1, 100, false, watermillPeer)
@@ -156,9 +170,12 @@ func latencyCases(b *bench) (all []*benchCase) {
 		all = append(all, &benchCase{
 			name: at.name, about: "accept to effect, messages arriving steadily", limit: byHandPeer, rounds: b.scale.latencyRounds,
 			build: func(_ context.Context, b *bench) (all []contender, err error) {
-				for _, name := range processors {
+				for _, name := range latencyPeers {
 					l := latency{bench: b, name: name, rate: at.rate, how: latencySettings(b.profiles[name], name)}
-					if name == byHandPeer {
+					switch name {
+					case letterboxPeer:
+						l.peer = &letterbox{apart: true}
+					case byHandPeer:
 						l.peer = &byHand{wake: true}
 					}
 					all = append(all, l.contender())
@@ -173,7 +190,7 @@ func latencyCases(b *bench) (all []*benchCase) {
 // latencySettings: this library and river with their defaults, the others tuned.
 func latencySettings(p profile, name string) settings {
 	switch name {
-	case letterboxPeer:
+	case letterboxPeer, togetherPeer:
 		return settings{}
 	case byHandPeer:
 		return settings{workers: 1, batch: 32}

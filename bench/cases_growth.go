@@ -28,6 +28,23 @@ func growthCases(b *bench) []*benchCase {
 				return withBaseline(d, func(d *drain) { d.beside = holdSnapshot }), nil
 			},
 		},
+		{
+			name: "growth-sweep", about: "as drain-each-32, while old messages are swept",
+			build: func(ctx context.Context, b *bench) ([]contender, error) {
+				d, err := b.drainOf(ctx, letterboxPeer, b.scale.rows, 32, false)
+				if err != nil {
+					return nil, err
+				}
+				d.load = func(ctx context.Context, o *opened, messages []message) error {
+					if err := acceptAll(ctx, o, messages); err != nil {
+						return err
+					}
+					_, err := o.db.pool.Exec(ctx, growProcessed, b.scale.junk)
+					return err
+				}
+				return withBaseline(d, func(d *drain) { d.beside = sweepBeside }), nil
+			},
+		},
 	}
 	if b.growth10m {
 		ten := func(b *bench) int { return 10 * b.scale.history }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
@@ -9,29 +10,78 @@ import (
 	"github.com/letterbox-go/letterbox/inbox"
 	"github.com/letterbox-go/letterbox/internal/testdb"
 	"github.com/letterbox-go/letterbox/mediator"
+	"github.com/letterbox-go/letterbox/wakeup"
 )
 
 // letterbox is this library as its documentation says to use it: bun over pgx,
 // default settings but for what a case varies.
 type letterbox struct {
+	// apart accepts and processes as two processes would, with two pools, two
+	// repositories and package wakeup between them. Without it, one repository does
+	// both and wakes its own processor.
+	apart bool
+	// listening has somebody listen who does nothing else.
+	listening bool
+
 	db   *bun.DB
 	repo *inbox.Repository
+	edge *inbox.Repository // accepts
+	end  []func()
 }
 
 func newLetterbox() peer { return &letterbox{} }
 
 func (l *letterbox) open(ctx context.Context, dsn string) (err error) {
-	if l.db, err = testdb.OpenPGX(dsn); err != nil {
+	if l.db, l.repo, err = l.openProcess(ctx, dsn); err != nil {
 		return err
 	}
-	l.repo, err = newRepository(ctx, l.db)
+	l.edge = l.repo
+	if l.apart {
+		_, l.edge, err = l.openProcess(ctx, dsn)
+	}
+	if err == nil && l.listening {
+		err = l.listen(dsn)
+	}
 	return err
 }
 
-func newRepository(ctx context.Context, db *bun.DB) (*inbox.Repository, error) {
+// openProcess opens what a process has.
+func (l *letterbox) openProcess(ctx context.Context, dsn string) (*bun.DB, *inbox.Repository, error) {
+	db, err := testdb.OpenPGX(dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	l.end = append(l.end, func() { _ = db.Close() })
+	var config inbox.Config
+	if l.apart {
+		waker, err := wakeup.Open(dsn, wakeup.Config{})
+		if err != nil {
+			return nil, nil, err
+		}
+		l.end = append(l.end, func() { _ = waker.Close() })
+		config.Waker = waker
+	}
+	repo, err := newRepository(ctx, db, config)
+	return db, repo, err
+}
+
+// listen hears what the repositories notify, until close.
+func (l *letterbox) listen(dsn string) error {
+	waker, err := wakeup.Open(dsn, wakeup.Config{})
+	if err != nil {
+		return err
+	}
+	stop := background(context.Background(), func(ctx context.Context) error {
+		return waker.Listen(ctx, `"inbox_messages"`, func() {})
+	})
+	l.end = append(l.end, func() { _ = stop() })
+	return nil
+}
+
+func newRepository(ctx context.Context, db *bun.DB, config inbox.Config) (*inbox.Repository, error) {
 	names := inbox.NewNameMap()
 	inbox.Register[message](names, messageName)
-	repo, err := inbox.NewRepository(db, names, inbox.Config{})
+	repo, err := inbox.NewRepository(db, names, config)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +89,7 @@ func newRepository(ctx context.Context, db *bun.DB) (*inbox.Repository, error) {
 }
 
 func (l *letterbox) accept(ctx context.Context, messages []message) error {
-	return acceptInto(ctx, l.repo, messages)
+	return acceptInto(ctx, l.edge, messages)
 }
 
 func acceptInto(ctx context.Context, repo *inbox.Repository, messages []message) error {
@@ -64,12 +114,7 @@ func processWith(ctx context.Context, repo *inbox.Repository, db *bun.DB, how se
 		})
 	} else {
 		mediator.BindCommand(requests, func(ctx context.Context, m message) error {
-			_, err := inbox.DB(ctx, db).NewRaw("INSERT INTO effects (message_id, account, cents) VALUES (?, ?, ?)",
-				m.ID, m.Account, m.Cents).Exec(ctx)
-			if err == nil {
-				w.did(1)
-			}
-			return err
+			return insertWithBun(ctx, inbox.DB(ctx, db), &m, w)
 		})
 	}
 	p, err := inbox.NewProcessor(repo, inbox.ProcessorConfig{
@@ -79,6 +124,14 @@ func processWith(ctx context.Context, repo *inbox.Repository, db *bun.DB, how se
 		return err
 	}
 	return w.until(ctx, p.Run)
+}
+
+func insertWithBun(ctx context.Context, db bun.IDB, m *message, w *work) error {
+	_, err := db.NewRaw("INSERT INTO effects (message_id, account, cents) VALUES (?, ?, ?)", m.ID, m.Account, m.Cents).Exec(ctx)
+	if err == nil {
+		w.did(1)
+	}
+	return err
 }
 
 func insertManyWithBun(ctx context.Context, db bun.IDB, messages []message, w *work) error {
@@ -112,7 +165,8 @@ SELECT (SELECT count(*) FROM inbox_queue WHERE name = '` + messageName + `' AND 
 }
 
 func (l *letterbox) close() {
-	if l.db != nil {
-		_ = l.db.Close()
+	for _, end := range slices.Backward(l.end) {
+		end()
 	}
+	l.end = nil
 }

@@ -139,14 +139,14 @@ func measureAll(ctx context.Context, o options, out, progress io.Writer) (record
 	defer func() { err = errors.Join(err, stopProfiles()) }()
 	server.keep = o.short && o.dsn == ""
 	b := newBench(server, scale, progress)
-	b.growth10m = o.growth10m
+	b.growth10m, b.peers = o.growth10m, peers
 	version, err := server.version(ctx)
 	if err != nil {
 		return nil, err
 	}
 	b.log("PostgreSQL %s, %s, %s/%s, %d CPUs, %s", version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(),
 		time.Now().UTC().Format(time.DateOnly))
-	return b.run(ctx, wanted, peers)
+	return b.run(ctx, wanted)
 }
 
 // patterns compiles -cases and -peers; empty ones match everything.

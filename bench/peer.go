@@ -44,7 +44,9 @@ func (s settings) String() string {
 // The names of the peers, as they stand in tables and files.
 const (
 	letterboxPeer      = "letterbox"
+	togetherPeer       = "letterbox-one-process"
 	byHandPeer         = "by-hand"
+	byHandBunPeer      = "by-hand-bun"
 	setBasedPeer       = "set-based"
 	riverPeer          = "river"
 	riverTunedPeer     = "river-tuned"
@@ -69,7 +71,9 @@ type profile struct {
 
 var profiles = map[string]profile{
 	letterboxPeer:      {new: newLetterbox, share: 1, workers: []int{1, 4, 16}},
+	togetherPeer:       {new: newLetterbox, share: 1, workers: []int{4}},
 	byHandPeer:         {new: newByHand, share: 1, workers: []int{1, 4, 16}},
+	byHandBunPeer:      {new: newByHandBun, share: 1, workers: []int{1, 4, 16}},
 	setBasedPeer:       {new: newSetBased, share: 1, workers: []int{1, 4, 16}},
 	riverPeer:          {new: newRiverDefault, share: 0.05, workers: []int{100}},
 	riverTunedPeer:     {new: newRiverTuned, share: 0.1, workers: []int{16, 50, 100, 200}},

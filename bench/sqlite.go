@@ -27,7 +27,7 @@ func openSQLite(ctx context.Context) (_ *sqliteFile, err error) {
 		return nil, err
 	}
 	if f.db, err = testdb.OpenSQLite(filepath.Join(f.dir, "bench.db")); err == nil {
-		f.repo, err = newRepository(ctx, f.db)
+		f.repo, err = newRepository(ctx, f.db, inbox.Config{})
 	}
 	if err == nil {
 		_, err = f.db.ExecContext(ctx, createEffects)

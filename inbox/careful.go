@@ -12,11 +12,8 @@ import (
 // reason to be careful (one of them has crashed a short while ago, or a message
 // was started before and never came back), they start messages one at a time,
 // after a committed note of the start. A crash is then the message's own. What
-// settles the message takes the note away; so does a stop.
-
-// startLease is how long a message that was noted stays away from other workers
-// before it is claimed.
-const startLease = 5 * time.Second
+// settles the message takes the note away; so does a stop. After a crash it comes
+// back a heartbeat later, so that the others are not behind it.
 
 // errSuspect ends a claim that holds a message which was started before.
 var errSuspect = errors.New("inbox: a claimed message may have killed a processor")
@@ -46,7 +43,7 @@ func (p *Processor) tryAlone(s session, names []string) (progress, error) {
 		if c = ready[0]; c.starts >= p.config.MaxCrashes {
 			return nil // to be given up
 		}
-		return p.life().start(s.work, tx, c, startLease)
+		return p.life().start(s.work, tx, c, p.config.Heartbeat)
 	})
 	switch {
 	case err != nil:

@@ -20,6 +20,8 @@ const (
 	afterWrite   = "after the handler wrote"
 	beforeCommit = "right before COMMIT"
 	afterCommit  = "right after COMMIT"
+	atPoison     = "when it handles the poison"
+	atThird      = "when it handles its third message"
 )
 
 // The points where an acceptor dies.
@@ -53,6 +55,21 @@ func (n *node) killAt(point string) {
 			n.before = dieAtSecond
 		} else {
 			n.after = dieAtSecond
+		}
+	case atPoison:
+		n.before = func(_ context.Context, id string) error {
+			if id == "poison" {
+				die()
+			}
+			return nil
+		}
+	case atThird:
+		calls := 0
+		n.before = func(context.Context, string) error {
+			if calls++; calls == 3 {
+				die()
+			}
+			return nil
 		}
 	case beforeCommit:
 		h.before = dieIf(commits)

@@ -49,6 +49,8 @@ type order struct {
 	IDs    []string `json:"ids,omitempty"`
 	Batch  int      `json:"batch,omitempty"`
 	Until  int      `json:"until,omitempty"` // "run": how many effects there are in the end
+
+	Heartbeat time.Duration `json:"heartbeat,omitempty"` // "drain"
 }
 
 // child starts this binary again with an order. It is killed with the test.
@@ -115,7 +117,7 @@ func (o order) obey() error {
 		return nil
 	case "drain":
 		n.killAt(o.Point)
-		p, err := n.processor(inbox.ProcessorConfig{BatchSize: o.Batch})
+		p, err := n.processor(inbox.ProcessorConfig{BatchSize: o.Batch, Heartbeat: o.Heartbeat})
 		if err != nil {
 			return err
 		}

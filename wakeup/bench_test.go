@@ -13,6 +13,8 @@ import (
 	"github.com/letterbox-go/letterbox/wakeup"
 )
 
+type job struct{}
+
 // BenchmarkAccept stores b.N messages from 16 callers at once, without and with
 // wake-ups that another process listens for.
 func BenchmarkAccept(b *testing.B) {
@@ -23,6 +25,7 @@ func BenchmarkAccept(b *testing.B) {
 	}
 	b.Cleanup(func() { _ = db.Close() })
 	names := inbox.NewNameMap()
+	inbox.Register[job](names, "job")
 	with := inbox.Config{Waker: openWaker(b, server.DSN(), wakeup.Config{})}
 	for _, c := range []struct {
 		name   string

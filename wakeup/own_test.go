@@ -3,6 +3,7 @@ package wakeup_test
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -122,6 +123,36 @@ func TestSettingsOfAConnectionMayChangeBeforeItOpens(t *testing.T) {
 	listening(t, w)
 	if config.User == user {
 		t.Error("the caller's settings were changed")
+	}
+}
+
+func TestADisconnectedWakerDoesNotStormTheServer(t *testing.T) {
+	t.Parallel()
+	config, err := pgx.ParseConfig("postgres://user@127.0.0.1/db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dials atomic.Int64
+	config.DialFunc = func(context.Context, string, string) (net.Conn, error) {
+		dials.Add(1)
+		return nil, errors.New("nobody there")
+	}
+	w := wakeup.New(config, wakeup.Config{})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // what happens in a span of time
+	defer cancel()
+	for range 100 {
+		w.Notify(table)
+	}
+	if err := w.Listen(ctx, table, func() { t.Error("it woke") }); err != nil {
+		t.Error(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	// Two connections that double their pause from 0.1 s on; pgx may dial
+	// twice, with and without TLS.
+	if got := dials.Load(); got < 4 || got > 60 {
+		t.Errorf("%d dials in two seconds, want a few", got)
 	}
 }
 
