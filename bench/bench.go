@@ -13,13 +13,13 @@ import (
 // scale says how much is measured.
 type scale struct {
 	rounds  int
-	rows    int // a drain at full share
-	accepts int // an accept at 16 callers
-	history int // processed rows in the growth case
-	junk    int // dead and as many scheduled rows; a quarter as many of foreign names
-	backlog int // under a held snapshot
-	memory  int // drained by the child process
-	seconds int // of a latency case
+	rows    int     // a drain at full share
+	accepts int     // an accept at 16 callers
+	history int     // processed rows in the growth case
+	junk    int     // dead and as many scheduled rows; a quarter as many of foreign names
+	backlog int     // under a held snapshot
+	memory  int     // drained by the child process
+	seconds float64 // of a latency case
 	// latencyRounds is the most of them.
 	latencyRounds int
 	tuneRows      int

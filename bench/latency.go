@@ -30,7 +30,7 @@ type latency struct {
 	how   settings
 }
 
-func (l latency) n() int { return l.rate * l.bench.scale.seconds }
+func (l latency) n() int { return max(int(float64(l.rate)*l.bench.scale.seconds), 1) }
 
 func (l latency) contender() contender {
 	return contender{peer: l.name, n: l.n(), note: l.how.String(), open: l.open}

@@ -11,9 +11,9 @@ import (
 const sqliteWatch = 500 * time.Microsecond
 
 // sqliteLatency is latency with one process that accepts and processes.
-func sqliteLatency(name string, process sqlitePeer, rate, seconds int) contender {
+func sqliteLatency(name string, process sqlitePeer, rate int, seconds float64) contender {
 	how := settings{batch: 32, workers: 1}
-	n := rate * seconds
+	n := max(int(float64(rate)*seconds), 1)
 	open := func(ctx context.Context) (trial, error) {
 		f, err := openSQLite(ctx)
 		if err != nil {

@@ -213,7 +213,7 @@ func TestHotStatementsUseTheirIndexes(t *testing.T) {
 	statements := map[string]string{
 		"claim":     claim,
 		"claim one": sent.last(t, "q\n\tWHERE q.id = "),
-		"processed": sent.last(t, "DELETE FROM"),
+		"processed": sent.last(t, "WITH done AS"),
 		"failed":    sent.last(t, "new_interruptions"),
 		"add":       sent.last(t, "nextval"),
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -54,15 +55,26 @@ func (r *Repository) HandleOnce(ctx context.Context, receipt Receipt, fn func(ct
 	}
 	r.accepting.Add(1)
 	defer r.accepting.Add(-1)
+	info := Info{Identity: row.Identity, Attempt: 1}
+	began, observed := time.Now(), ctx
+	var later []Outcome
 	err = r.inTransaction(ctx, txOptions{isolation: sql.LevelReadCommitted}, func(ctx context.Context, tx querier) error {
 		if fresh, err = r.store.receive(ctx, tx, row); err != nil || !fresh {
 			return err
 		}
-		return r.inline(ctx, tx, row.Identity, fn)
+		observed = r.started(ctx, []Info{info})
+		later, err = r.inline(observed, tx, info, fn)
+		return err
 	})
 	if err != nil {
 		return false, r.wrap("handle once", err)
 	}
+	o := Observation{Kind: SawDuplicate, Message: info, Inline: true}
+	if fresh {
+		r.committed(ctx, later)
+		o.Kind, o.Began, o.Duration = SawProcessed, began, time.Since(began)
+	}
+	r.observe(observed, r.config.Logger, o)
 	return fresh, nil
 }
 
@@ -93,7 +105,12 @@ func (r *Repository) HandleOnceTx(ctx context.Context, tx bun.IConn, receipt Rec
 		}
 	}()
 	if fresh, err = r.store.receive(ctx, q, row); err == nil && fresh {
-		err = r.inline(ctx, q, row.Identity, fn)
+		// What fn had stored is told of where an outer handler's commit is known
+		// of; the caller's own is not.
+		var later []Outcome
+		if later, err = r.inline(ctx, q, Info{Identity: row.Identity, Attempt: 1}, fn); err == nil && r.handling(ctx) != nil {
+			r.Committed(ctx, later)
+		}
 	}
 	if err == nil {
 		_, err = q.ExecContext(ctx, "RELEASE SAVEPOINT "+onceSavepoint)
@@ -180,18 +197,19 @@ func (r *Repository) Once(receipt func(ctx context.Context, message any) (_ Rece
 	}
 }
 
-// inline runs fn with a guarded handle on tx.
-func (r *Repository) inline(ctx context.Context, tx querier, identity Identity, fn func(ctx context.Context, tx bun.IDB) error) error {
+// inline runs fn with a guarded handle on tx. It returns what fn had stored and
+// said Committed of.
+func (r *Repository) inline(ctx context.Context, tx querier, info Info, fn func(ctx context.Context, tx bun.IDB) error) ([]Outcome, error) {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	handle := &handle{db: r.db}
-	inner = context.WithValue(inner, ambientKey, &ambient{handle: handle, info: Info{Identity: identity, Attempt: 1}})
+	inner = context.WithValue(inner, ambientKey, &ambient{handle: handle, info: info})
 	handle.guard = newGuard(r.database, tx, inner)
 	defer handle.close()
 	err := fn(inner, handle)
 	handle.guard.returned(endTimeout)
 	open := handle.guard.close(endTimeout)
-	return handle.guard.verdict(err, open)
+	return handle.guard.committed(), handle.guard.verdict(err, open)
 }
 
 func (r *Repository) prepareReceipt(receipt Receipt) (row, error) {

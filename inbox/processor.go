@@ -34,6 +34,7 @@ type Processor struct {
 	leaked   atomic.Int64
 	counts   counts
 	careful  atomic.Int64 // until when, in nanoseconds since 1970
+	polls    polls
 }
 
 // route sends decoded messages to the mediator that serves their type.
@@ -157,6 +158,7 @@ func (p *Processor) Run(ctx context.Context) error {
 		group.Go(func() { p.work(session) })
 	}
 	group.Go(func() { p.poll(ctx, subscription) })
+	group.Go(func() { p.sweepLoop(ctx) })
 	group.Wait()
 	if n := p.leaked.Load() - leaked; n > 0 {
 		return fmt.Errorf("inbox: stopped with %d abandoned handlers", n)
@@ -220,6 +222,7 @@ func (p *Processor) work(s session) {
 			return
 		}
 		progress, err := p.step(s, &size)
+		p.polls.note(err)
 		switch {
 		case err != nil:
 			p.failedStep(s, err)

@@ -155,11 +155,20 @@ func (r *Repository) accept(ctx context.Context, rows []row, bounded bool) (outc
 // caller has just committed. Accept does so by itself. Inside a handler it takes
 // effect when the handler's transaction is committed.
 func (r *Repository) Committed(ctx context.Context, outcomes []Outcome) {
-	if a, ok := ctx.Value(ambientKey).(*ambient); ok && a.handle != nil && a.handle.db.DB == r.db.DB {
-		a.handle.guard.tell(outcomes)
+	if guard := r.handling(ctx); guard != nil {
+		guard.tell(outcomes)
 		return
 	}
 	r.committed(ctx, outcomes)
+}
+
+// handling returns the guard of the handler that ctx belongs to, if its
+// transaction is one of this database.
+func (r *Repository) handling(ctx context.Context) *guard {
+	if a, ok := ctx.Value(ambientKey).(*ambient); ok && a.handle != nil && a.handle.db.DB == r.db.DB {
+		return a.handle.guard
+	}
+	return nil
 }
 
 func (r *Repository) committed(ctx context.Context, outcomes []Outcome) {

@@ -126,6 +126,9 @@ func (p *Processor) claim(ctx context.Context, tx querier, names []string, limit
 		return nil, err
 	}
 	now := time.Now()
+	if p.repo.config.Observer != nil {
+		p.repo.observe(ctx, p.log, Observation{Kind: SawClaimed, Began: began, Duration: now.Sub(began), Count: int64(len(claimed))})
+	}
 	p.marks.advance(epoch, rescan, len(claimed) == limit, claimed, now, now.Sub(began))
 	if len(claimed) == 0 {
 		if wait, ok := p.marks.idle(now); ok {
@@ -169,6 +172,7 @@ func (p *Processor) fallBack(s session, b *batch, cause error) (processed int, e
 			continue
 		}
 		ok, err := p.single(s, c.ID, 0)
+		p.polls.note(err)
 		if err != nil {
 			return processed, err
 		}

@@ -65,17 +65,14 @@ func (w *Waker) outlet(ctx context.Context) (relay.Outlet, error) {
 	return &outlet{w, conn, map[string]string{}}, nil
 }
 
-// Send is one message to the server, and so one transaction.
-func (o *outlet) Send(ctx context.Context, tables []string) error {
-	var text strings.Builder
-	for _, table := range tables {
-		channel, err := o.channel(ctx, table)
-		if err != nil {
+func (o *outlet) Send(ctx context.Context, tables []string) (err error) {
+	channels := make([]string, len(tables))
+	for i, table := range tables {
+		if channels[i], err = o.channel(ctx, table); err != nil {
 			return err
 		}
-		fmt.Fprintf(&text, "NOTIFY %s;", relay.Quote(channel))
 	}
-	_, err := o.conn.Exec(ctx, text.String())
+	_, err = o.conn.Exec(ctx, relay.Notification(channels...))
 	return err
 }
 

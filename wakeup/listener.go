@@ -117,6 +117,6 @@ func (l *listener) notify(ctx context.Context, channel string) error {
 		return err
 	}
 	defer hangUp(conn)
-	_, err = conn.Exec(ctx, "NOTIFY "+relay.Quote(channel))
+	_, err = conn.Exec(ctx, relay.Notification(channel))
 	return err
 }

@@ -37,6 +37,11 @@ var orderCases = []Case{
 		Body: keyWaitsForDueTime,
 	},
 	{
+		Name: "messages of a key that become due in another order keep their own",
+		Rule: "Due times decide when a key is worked on, not in which order.",
+		Body: dueInAnotherOrder,
+	},
+	{
 		Name: "a dead message parks its key until it is retried",
 		Rule: "The later ones wait for an operator; a retry brings it back to its place.",
 		Body: deadParksKey,
@@ -261,6 +266,17 @@ func keyWaitsForDueTime(t *testing.T, e *Env) {
 	e.MakeDue(t)
 	e.Drain(t, p)
 	e.expectOrder(t, "k:", "k:1", "k:2")
+}
+
+func dueInAnotherOrder(t *testing.T, e *Env) {
+	e.acceptKeyed(t, "k", "k:1", "k:2", "k:3")
+	earlier := `'2000-01-01T00:00:00.000000Z'`
+	if e.Postgres() {
+		earlier = `clock_timestamp() - interval '1 hour'`
+	}
+	e.Exec(t, `UPDATE inbox_queue SET due = `+earlier+` WHERE id = ?`, e.Row(t, "k:3").ID)
+	e.Drain(t, e.Processor(t, inbox.ProcessorConfig{}))
+	e.expectOrder(t, "k:", "k:1", "k:2", "k:3")
 }
 
 // dieFirst makes k:1 dead while k:2 and k:3 follow it.

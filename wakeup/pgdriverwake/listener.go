@@ -99,7 +99,7 @@ func (l *listener) keepAlive(ctx context.Context, db *sql.DB, probe string) {
 func notify(ctx context.Context, db *sql.DB, channel string) error {
 	ctx, cancel := context.WithTimeout(ctx, relay.ProbeTimeout)
 	defer cancel()
-	_, err := db.ExecContext(ctx, "NOTIFY "+relay.Quote(channel))
+	_, err := db.ExecContext(ctx, relay.Notification(channel))
 	return err
 }
 

@@ -110,10 +110,9 @@ type outlet struct {
 	channels map[string]string // by table
 }
 
-// Send is one message to the server, and so one transaction.
 func (o *outlet) Send(ctx context.Context, tables []string) (err error) {
-	var text strings.Builder
-	for _, table := range tables {
+	channels := make([]string, len(tables))
+	for i, table := range tables {
 		channel, ok := o.channels[table]
 		if !ok {
 			if channel, err = resolve(ctx, o.db, table); err != nil {
@@ -121,9 +120,9 @@ func (o *outlet) Send(ctx context.Context, tables []string) (err error) {
 			}
 			o.channels[table] = channel
 		}
-		fmt.Fprintf(&text, "NOTIFY %s;", relay.Quote(channel))
+		channels[i] = channel
 	}
-	_, err = o.db.ExecContext(ctx, text.String())
+	_, err = o.db.ExecContext(ctx, relay.Notification(channels...))
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 )
 
 // ResolveTable finds the schema of a table that the search path finds, and says
@@ -17,6 +18,22 @@ WHERE c.oid = pg_catalog.to_regclass('%s')`
 // ErrNoTable says that ResolveTable found none: the inbox is not migrated yet, or
 // the search path of this connection differs from that of the pool.
 var ErrNoTable = errors.New("the table is not there: migrate, or set inbox.Config.Schema")
+
+// notifyAlone begins the transaction of a notification. Its commit need not wait
+// for the disk, all the less as others that notify wait for it: what it tells of
+// is durable already.
+const notifyAlone = `SELECT pg_catalog.set_config('synchronous_commit', 'off', true);`
+
+// Notification returns what to send, as one message of the simple protocol and so
+// one transaction, to notify each channel.
+func Notification(channels ...string) string {
+	var text strings.Builder
+	text.WriteString(notifyAlone)
+	for _, channel := range channels {
+		text.WriteString(" NOTIFY " + Quote(channel) + ";")
+	}
+	return text.String()
+}
 
 const (
 	// channelLimit is the longest channel PostgreSQL takes (NAMEDATALEN-1).

@@ -1,0 +1,100 @@
+package dashboard
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/letterbox-go/letterbox/inbox"
+)
+
+// overviewView is the first page.
+type overviewView struct {
+	Stats      inbox.Stats
+	Chart      chart
+	Names      []nameRow
+	Sources    []sourceRow
+	Processors []inbox.ProcessorInfo
+	Alive      int // processors
+	Workers    int // of those alive
+	Lapsed     int
+	Keys       []inbox.ParkedKey
+	Paused     []inbox.PausedName
+	Jobs       []jobStatus // that run
+}
+
+// Calm reports that nothing asks for an operator.
+func (o overviewView) Calm() bool {
+	return o.Stats.Dead == 0 && len(o.Stats.Unclaimed) == 0 && len(o.Paused) == 0 && o.Lapsed == 0 && o.Stats.ParkedKeys == 0
+}
+
+// Idle reports that nobody processes.
+func (o overviewView) Idle() bool { return o.Alive == 0 && o.Stats.Pending > 0 }
+
+type sourceRow struct {
+	Source string
+	inbox.SourceStats
+}
+
+const (
+	overviewNames   = 8
+	overviewSources = 8
+	overviewKeys    = 5
+)
+
+func (d *dashboard) overview(w http.ResponseWriter, r *http.Request, v visitor) error {
+	ctx := r.Context()
+	var view overviewView
+	var err error
+	if view.Stats, err = d.repo.Stats(ctx); err != nil {
+		return err
+	}
+	minutes, err := d.repo.Minutes(ctx, time.Hour)
+	if err != nil {
+		return err
+	}
+	if view.Processors, err = d.repo.Processors(ctx); err != nil {
+		return err
+	}
+	if view.Keys, err = d.repo.ParkedKeys(ctx, overviewKeys); err != nil {
+		return err
+	}
+	if view.Paused, err = d.repo.Paused(ctx); err != nil {
+		return err
+	}
+	view.Keys = d.redactKeys(view.Keys)
+	view.Chart = newChart(minutes, time.Now())
+	for _, p := range view.Processors {
+		if p.Alive {
+			view.Alive++
+			view.Workers += p.Workers
+		} else {
+			view.Lapsed++
+		}
+	}
+	view.Names = busiest(nameRows(view.Stats, minutes, view.Paused, view.Processors))
+	view.Sources = sourceRows(view.Stats)
+	view.Jobs = d.jobs.running()
+	return d.show(w, r, v, http.StatusOK, page{View: "overview", Title: "Overview", Section: "overview", Refresh: 5, Body: view})
+}
+
+// busiest are the names with the most dead, then the most pending messages.
+func busiest(rows []nameRow) []nameRow {
+	slices.SortStableFunc(rows, func(a, b nameRow) int {
+		return cmp.Or(cmp.Compare(b.Dead, a.Dead), cmp.Compare(b.Pending, a.Pending), cmp.Compare(b.Processed, a.Processed))
+	})
+	return rows[:min(len(rows), overviewNames)]
+}
+
+func sourceRows(stats inbox.Stats) []sourceRow {
+	var rows []sourceRow
+	for _, source := range slices.Sorted(maps.Keys(stats.Sources)) {
+		rows = append(rows, sourceRow{source, stats.Sources[source]})
+	}
+	slices.SortStableFunc(rows, func(a, b sourceRow) int {
+		return cmp.Or(cmp.Compare(b.Dead, a.Dead), cmp.Compare(b.Pending, a.Pending))
+	})
+	return rows[:min(len(rows), overviewSources)]
+}

@@ -1,0 +1,86 @@
+package inbox_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/letterbox-go/letterbox/inbox"
+	"github.com/letterbox-go/letterbox/internal/testdb"
+)
+
+// However many messages wait behind one that is dead, other claims cost what
+// they cost without them, and so does the look for earlier messages.
+func TestBlockedKeyCostsOthersNothing(t *testing.T) {
+	t.Parallel()
+	const followers = 50_000
+	n, sent := recorded(t, target{"pgx", testdb.Postgres(t)})
+	p := n.mustProcessor(t, inbox.ProcessorConfig{BatchSize: 32, Workers: 1})
+	claim := func(prefix string) int {
+		t.Helper()
+		n.accept(t, taskIDs(prefix, 10)...)
+		if got := n.drain(t, p); got != 10 {
+			t.Fatalf("%d processed, want 10", got)
+		}
+		n.accept(t, taskIDs(prefix+"again", 10)...)
+		plan, _ := n.explain(t, sent.last(t, "q.name = n.name"))
+		n.drain(t, p)
+		return plan.Hit + plan.Read
+	}
+	alone := claim("alone")
+
+	n.exec(t, `INSERT INTO inbox_messages (id, source, message_id, name, ordering_key, payload, metadata, status, received_at)
+		SELECT i, '', 'hot' || i, 'task', 'hot', '{"id":"hot"}', '', CASE WHEN i = 1000000 THEN 2 ELSE 0 END, clock_timestamp()
+		FROM generate_series(1000000, 1000000 + ?) i`, followers)
+	n.exec(t, `INSERT INTO inbox_queue (id, name, ordering_key, due, state)
+		SELECT i, 'task', 'hot', clock_timestamp() - interval '1 day' + (i - 1000000) * interval '1 microsecond', CASE WHEN i = 1000000 THEN 2 ELSE 0 END
+		FROM generate_series(1000000, 1000000 + ?) i`, followers)
+	if got := n.drain(t, p); got != 0 {
+		t.Fatalf("%d of a blocked key were processed", got)
+	}
+	if left := n.count(t, `SELECT count(*) FROM inbox_queue WHERE state = 0`); left != 0 {
+		t.Errorf("%d followers are still in the way of claims", left)
+	}
+	n.exec(t, `VACUUM ANALYZE inbox_queue`)
+	behind := claim("behind")
+	t.Logf("a claim of 10: %d buffers alone, %d behind %d messages of a blocked key", alone, behind, followers)
+	if behind > alone+20 {
+		t.Errorf("a claim touches %d buffers, %d without the blocked key", behind, alone)
+	}
+
+	// Few rows of one key among many of another: the planner must not walk them.
+	earliest := strings.Replace(sent.last(t, "AS k (key)"), `'{"hot"}'`, `'{"hot","cold"}'`, 1)
+	for _, settings := range [][]string{nil, {`SET LOCAL plan_cache_mode = force_generic_plan`}, {`SET LOCAL enable_sort = off`}} {
+		plan, text := n.explain(t, earliest, settings...)
+		if buffers := plan.Hit + plan.Read; buffers > 20 {
+			t.Errorf("the look for earlier messages touches %d buffers:\n%s", buffers, text)
+		}
+	}
+}
+
+// With a few workers and many messages per key nothing is left behind, and every
+// key keeps its order.
+func BenchmarkOrderingKeys(b *testing.B) {
+	for _, keys := range []int{0, 1000, 1} {
+		b.Run(fmt.Sprintf("%d keys", keys), func(b *testing.B) {
+			n := openNode(b, target{"pgx", testdb.Postgres(b)}, false)
+			entries := taskEntries(taskIDs("m", b.N)...)
+			for i := range entries {
+				if keys > 0 {
+					entries[i].OrderingKey = fmt.Sprint(i % keys)
+				}
+			}
+			for some := range slices.Chunk(entries, 1000) {
+				if _, err := n.repo.Accept(b.Context(), some); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ResetTimer()
+			if err := n.runUntil(b.Context(), inbox.ProcessorConfig{Workers: 4}, b.N); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
+		})
+	}
+}
