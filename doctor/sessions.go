@@ -6,19 +6,6 @@ import (
 	"time"
 )
 
-// moment reads a time that the driver may hand over in any zone.
-type moment struct{ time.Time }
-
-// Scan implements sql.Scanner.
-func (m *moment) Scan(value any) error {
-	t, ok := value.(time.Time)
-	if !ok {
-		return fmt.Errorf("doctor: a time came as %T", value)
-	}
-	m.Time = t.UTC()
-	return nil
-}
-
 // standbyTransactions is how far a standby or a live slot may hold vacuum back.
 const standbyTransactions = 1_000_000
 
@@ -61,7 +48,7 @@ func (e *examination) prepared(ctx context.Context) error {
 	var rows []struct {
 		Gid          string
 		Owner        string
-		Prepared     moment
+		Prepared     time.Time
 		Transactions int64
 		Seconds      float64
 	}
@@ -72,7 +59,7 @@ func (e *examination) prepared(ctx context.Context) error {
 	var lines []string
 	for _, r := range rows {
 		severity = max(severity, graded(seconds(r.Seconds), e.config.SnapshotAge))
-		lines = append(lines, fmt.Sprintf("%s of %s, prepared at %s, %d transactions behind", quote(r.Gid), quote(r.Owner), at(&r.Prepared.Time), r.Transactions))
+		lines = append(lines, fmt.Sprintf("%s of %s, prepared at %s, %d transactions behind", quote(r.Gid), quote(r.Owner), at(&r.Prepared), r.Transactions))
 	}
 	e.find("prepared-transactions", severity, plural(int64(len(rows)), "prepared transaction")+" left open",
 		"They hold locks and vacuum until somebody says COMMIT PREPARED or ROLLBACK PREPARED. Ask their transaction manager first.", lines...)

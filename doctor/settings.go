@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // settings looks at those that void a guarantee.
@@ -60,21 +61,20 @@ func (e *examination) rights(ctx context.Context) error {
 }
 
 // skewLimit is by how much clocks may differ.
-const skewLimit = 2e9
+const skewLimit = 2 * time.Second
 
 // clock compares the application's clock with the database's: of three tries,
 // the one with the quickest answer.
 func (e *examination) clock(ctx context.Context) error {
-	best, skew := int64(-1), int64(0)
-	for range 3 {
-		var now moment
+	var best, skew time.Duration
+	for try := range 3 {
+		var now time.Time
 		sent := e.config.Clock()
 		if err := e.scan(ctx, &now, postgresClock); err != nil {
 			return err
 		}
-		took := e.config.Clock().Sub(sent)
-		if best < 0 || took.Nanoseconds() < best {
-			best, skew = took.Nanoseconds(), sent.Add(took/2).Sub(now.Time).Nanoseconds()
+		if took := e.config.Clock().Sub(sent); try == 0 || took < best {
+			best, skew = took, sent.Add(took/2).Sub(now)
 		}
 	}
 	direction := "ahead of"
@@ -84,7 +84,7 @@ func (e *examination) clock(ctx context.Context) error {
 	if skew > skewLimit {
 		e.find("clock-skew", Warning, "The clocks of this machine and of the database differ",
 			"Synchronise both with NTP. The inbox judges times by the database's clock alone; due times that the application computes, and logs, are off.",
-			fmt.Sprintf("this machine is %s %s the database", age(seconds(float64(skew)/1e9)), direction))
+			fmt.Sprintf("this machine is %s %s the database", age(skew), direction))
 	}
 	return nil
 }

@@ -32,12 +32,12 @@ func (e *examination) postgresSize(ctx context.Context) error {
 }
 
 func (e *examination) sqliteSize(ctx context.Context) error {
-	var file struct{ Pages, Free, Bytes float64 }
+	var file struct{ Pages, Free, Bytes int64 }
 	if err := e.scan(ctx, &file, sqliteFile); err != nil {
 		return err
 	}
-	return e.sized(ctx, (file.Pages-file.Free)*file.Bytes, []string{
-		fmt.Sprintf("file %s, of which %s is free for new rows", size(file.Pages*file.Bytes), size(file.Free*file.Bytes)),
+	return e.sized(ctx, float64((file.Pages-file.Free)*file.Bytes), []string{
+		fmt.Sprintf("file %s, of which %s is free for new rows", size(float64(file.Pages*file.Bytes)), size(float64(file.Free*file.Bytes))),
 	})
 }
 

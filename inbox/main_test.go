@@ -25,6 +25,7 @@ import (
 const childEnv = "LETTERBOX_TEST_CHILD"
 
 func TestMain(m *testing.M) {
+	tortureChild()
 	text, child := os.LookupEnv(childEnv)
 	if !child {
 		os.Exit(m.Run())

@@ -1,10 +1,14 @@
 package inbox_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/uptrace/bun"
 
 	"github.com/letterbox-go/letterbox/inbox"
 	"github.com/letterbox-go/letterbox/internal/testdb"
@@ -56,6 +60,69 @@ func TestBlockedKeyCostsOthersNothing(t *testing.T) {
 		if buffers := plan.Hit + plan.Read; buffers > 20 {
 			t.Errorf("the look for earlier messages touches %d buffers:\n%s", buffers, text)
 		}
+	}
+}
+
+// A message is parked while the one before it is being settled: either the
+// settler sees that, or the parker that it is not needed any more.
+func TestParkingExcludesSettling(t *testing.T) {
+	t.Parallel()
+	target := target{"pgx", testdb.Postgres(t)}
+	n, parker := openNode(t, target, false), openNode(t, target, true)
+	entries := taskEntries("head", "follower")
+	for i := range entries {
+		entries[i].OrderingKey = "k"
+	}
+	if _, err := n.repo.Accept(t.Context(), entries); err != nil {
+		t.Fatal(err)
+	}
+	entered, release := make(chan struct{}), make(chan struct{})
+	n.before = func(_ context.Context, id string) error {
+		if id == "head" {
+			close(entered)
+			<-release
+		}
+		return nil
+	}
+	// No audit comes to the rescue.
+	config := inbox.ProcessorConfig{BatchSize: 1, Workers: 1, Heartbeat: time.Hour, PollInterval: 50 * time.Millisecond}
+	settled := make(chan error, 1)
+	go func() { settled <- n.runUntil(t.Context(), config, 2) }()
+	<-entered
+
+	parked, commit := make(chan struct{}), make(chan struct{})
+	parking := false
+	parker.db = parker.db.WithQueryHook(hook{before: func(event *bun.QueryEvent) {
+		parking = parking || strings.Contains(event.Query, "SET state = 1")
+		if parking && event.Query == "COMMIT" {
+			parking = false
+			close(parked)
+			<-commit
+		}
+	}})
+	parker.reopen()
+	drained := make(chan error, 1)
+	go func() {
+		_, err := parker.mustProcessor(t, inbox.ProcessorConfig{BatchSize: 1, Heartbeat: time.Hour}).Drain(t.Context())
+		drained <- err
+	}()
+	<-parked
+	close(release)
+	eventually(t, "the settler waits for the parker, or is done", 10*time.Second, func() bool {
+		return n.count(t, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'`) > 0 ||
+			n.count(t, `SELECT count(*) FROM inbox_messages WHERE status = 1`) > 0
+	})
+	close(commit)
+	if err := <-drained; err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-settled:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(15 * time.Second):
+		t.Fatal("the follower was left parked")
 	}
 }
 

@@ -83,7 +83,10 @@ func (r *Repository) ExplainClaim(ctx context.Context, names []string) (string, 
 		names = []string{"name"}
 	}
 	if r.dialect == sqliteDialect {
-		var lines []struct{ Detail string }
+		var lines []struct {
+			ID, Parent, Notused int64
+			Detail              string
+		}
 		query := "EXPLAIN QUERY PLAN " + placeholders(r.text(sqliteClaim), 1, 0)
 		if err := r.scan(ctx, r.db.DB, &lines, query, names[0], r.timeText(r.processClock()), names[0], 32); err != nil {
 			return "", r.wrap("explain claim", err)

@@ -38,6 +38,7 @@ var routes = []route{
 	{method: "POST", pattern: "/names/pause", level: Operator, serve: (*dashboard).pause},
 	{method: "GET", pattern: "/names/resume", level: Operator, serve: (*dashboard).askResume},
 	{method: "POST", pattern: "/names/resume", level: Operator, serve: (*dashboard).resume},
+	{method: "GET", pattern: "/doctor", level: ReadOnly, serve: (*dashboard).doctor, timeout: doctorTimeout},
 	{method: "GET", pattern: "/assets/{file}", level: ReadOnly, serve: (*dashboard).asset},
 
 	{method: "GET", pattern: "/api/openapi.yaml", level: ReadOnly, serve: (*dashboard).apiDescription},
@@ -60,4 +61,5 @@ var routes = []route{
 	{method: "GET", pattern: "/api/jobs", level: ReadOnly, serve: (*dashboard).apiJobs},
 	{method: "GET", pattern: "/api/jobs/{job}", level: ReadOnly, serve: (*dashboard).apiJob},
 	{method: "POST", pattern: "/api/jobs/{job}/stop", level: Operator, serve: (*dashboard).apiStopJob},
+	{method: "GET", pattern: "/api/doctor", level: ReadOnly, serve: (*dashboard).apiDoctor, timeout: doctorTimeout},
 }

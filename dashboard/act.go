@@ -68,11 +68,8 @@ func (d *dashboard) resume(w http.ResponseWriter, r *http.Request, v visitor) er
 // setPaused refuses what cannot be a name before the repository does, in words
 // for a visitor.
 func (d *dashboard) setPaused(ctx context.Context, name string, set func(ctx context.Context, name string) error) error {
-	if name == "" || strings.ContainsFunc(name, unicode.IsControl) || !utf8.ValidString(name) || len(name) > nameMost {
+	if name == "" || strings.ContainsFunc(name, unicode.IsControl) || !utf8.ValidString(name) || len(name) > d.repo.Config().MaxIdentifier {
 		return &refusal{http.StatusBadRequest, "This cannot be a name."}
 	}
 	return set(ctx, name)
 }
-
-// nameMost is how long a registered name can be, in bytes.
-const nameMost = 256

@@ -2,7 +2,9 @@ package dashboard
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"fmt"
 	"html/template"
 	"io/fs"
@@ -35,6 +37,7 @@ type page struct {
 	Actor    string
 	Level    Level
 	Insecure bool
+	Version  string // of the assets
 }
 
 // CanAct reports that buttons are worth showing.
@@ -62,6 +65,19 @@ var viewFunctions = template.FuncMap{
 		return many
 	},
 }
+
+// assetVersion makes browsers load assets again after an upgrade.
+var assetVersion = func() string {
+	sum := sha256.New()
+	for _, file := range []string{"style.css", "app.js", "icon.svg"} {
+		content, err := assetFiles.ReadFile("assets/" + file)
+		if err != nil {
+			panic(err) // they are embedded
+		}
+		sum.Write(content)
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:12]
+}()
 
 // parseViews reads the layout once and each page on top of it.
 func parseViews() (views, error) {
@@ -94,7 +110,7 @@ func parseViews() (views, error) {
 // show renders a page whole before it sends any of it.
 func (d *dashboard) show(w http.ResponseWriter, r *http.Request, v visitor, status int, p page) error {
 	p.Site, p.Root, p.Actor, p.Level = d.config.Title, v.root, v.actor, v.level
-	p.Insecure = d.config.Authorise == nil
+	p.Insecure, p.Version = d.config.Authorise == nil, assetVersion
 	if notice, known := notices[r.URL.Query().Get("done")]; known && r.Method == http.MethodGet {
 		p.Notice = notice
 	}
@@ -127,6 +143,8 @@ func (d *dashboard) asset(w http.ResponseWriter, r *http.Request, _ visitor) err
 	if err != nil {
 		return &refusal{http.StatusNotFound, "There is nothing at this address."}
 	}
+	// The address changes with the content, and the content is no secret.
+	w.Header().Set("Cache-Control", "private, max-age=3600")
 	kinds := map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 	w.Header().Set("Content-Type", kinds[path.Ext(file)])
 	_, _ = w.Write(content) // the visitor may be gone

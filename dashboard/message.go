@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/letterbox-go/letterbox/inbox"
+	"github.com/letterbox-go/letterbox/transport/tracecontext"
 )
 
 // messageView is all of one message.
@@ -147,15 +147,10 @@ func layOut(payload []byte) (string, bool) {
 	return pretty.String(), true
 }
 
-// traceparent is the header of W3C Trace Context; the group is the trace id.
-var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}`)
-
 // traceOf returns the trace id in metadata, or "".
 func traceOf(metadata map[string]string) string {
-	for _, key := range []string{"traceparent", "Traceparent"} {
-		if match := traceparent.FindStringSubmatch(metadata[key]); match != nil && strings.Trim(match[1], "0") != "" {
-			return match[1]
-		}
+	if parent := metadata[tracecontext.Traceparent]; tracecontext.Valid(parent) {
+		return parent[3:35]
 	}
 	return ""
 }

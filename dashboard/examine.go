@@ -11,6 +11,9 @@ import (
 // doctorTimeout is how long an examination may take as a whole.
 const doctorTimeout = time.Minute
 
+// quotesErrors are the findings whose evidence holds errors of handlers.
+var quotesErrors = map[string]bool{"dead-messages": true, "parked-keys": true}
+
 // doctorView is a report, sorted by severity.
 type doctorView struct {
 	doctor.Report

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/letterbox-go/letterbox/doctor"
 	"github.com/letterbox-go/letterbox/inbox"
 )
 
@@ -55,6 +56,8 @@ type Config struct {
 	// Done ends the jobs when it is closed; a server's shutdown context has one.
 	// Default: they end with the process.
 	Done <-chan struct{}
+	// Doctor holds the settings of the doctor's page.
+	Doctor doctor.Config
 	// Logger receives errors that visitors are not shown, and who looked at a
 	// payload. Payloads are never logged. Default: discard.
 	Logger *slog.Logger
