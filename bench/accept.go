@@ -80,7 +80,7 @@ func everySecond(messages []message) (out []message) {
 // once accepts messages, fresh of which are new, and returns the rate, but only if
 // those are there afterwards.
 func (a accept) once(ctx context.Context, o *opened, messages []message, fresh int) (rate float64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, runPatience)
+	ctx, cancel := context.WithTimeout(ctx, a.bench.scale.patience)
 	defer cancel()
 	before, err := o.db.count(ctx, o.counts().stored)
 	if err != nil {

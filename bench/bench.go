@@ -23,16 +23,17 @@ type scale struct {
 	// latencyRounds is the most of them.
 	latencyRounds int
 	tuneRows      int
+	patience      time.Duration // with one measurement
 }
 
 var (
 	fullScale = scale{
 		rounds: 5, rows: 20_000, accepts: 20_000, history: 1_000_000, junk: 200_000, backlog: 300_000,
-		memory: 200_000, seconds: 20, latencyRounds: 3, tuneRows: 8_000,
+		memory: 200_000, seconds: 20, latencyRounds: 3, tuneRows: 8_000, patience: 10 * time.Minute,
 	}
 	shortScale = scale{
 		rounds: 3, rows: 2_000, accepts: 2_000, history: 50_000, junk: 20_000, backlog: 20_000,
-		memory: 20_000, seconds: 2, latencyRounds: 1, tuneRows: 1_000,
+		memory: 20_000, seconds: 2, latencyRounds: 1, tuneRows: 1_000, patience: time.Minute,
 	}
 )
 
@@ -74,7 +75,7 @@ func (b *bench) drainOf(ctx context.Context, name string, rows, batch int, many 
 // bestWorkers finds, once, the number of workers at which a peer drains fastest.
 func (b *bench) bestWorkers(ctx context.Context, name string, how settings) (int, error) {
 	candidates := b.profiles[name].workers
-	if len(candidates) == 1 || !b.peers.MatchString(name) {
+	if len(candidates) == 1 || b.scale.tuneRows == 0 || !b.peers.MatchString(name) {
 		return candidates[0], nil
 	}
 	key := fmt.Sprint(name, how.batch, how.many)

@@ -220,7 +220,7 @@ func sqliteCases() []*benchCase {
 			name: at.name, about: "accept to effect on SQLite, one process", limit: byHandPeer, rounds: 1,
 			build: func(_ context.Context, b *bench) (all []contender, err error) {
 				for _, p := range sqlitePeers {
-					all = append(all, sqliteLatency(p.name, p.process, at.rate, b.scale.seconds))
+					all = append(all, sqliteLatency(p.name, p.process, at.rate, b.scale))
 				}
 				return all, nil
 			},

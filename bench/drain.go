@@ -3,15 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 )
 
 const (
 	// loadBatch is how many messages are accepted at once before a drain.
 	loadBatch = 1000
-	// runPatience bounds one measurement.
-	runPatience = 10 * time.Minute
-
 	perSecond = "msg/s"
 )
 
@@ -100,7 +96,7 @@ func acceptAll(ctx context.Context, o *opened, messages []message) error {
 // once drains messages that have been loaded and returns the rate, but only if the
 // effects add up.
 func (d drain) once(ctx context.Context, o *opened, messages []message) (rate float64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, runPatience)
+	ctx, cancel := context.WithTimeout(ctx, d.bench.scale.patience)
 	defer cancel()
 	stop := func() error { return nil }
 	if d.beside != nil {

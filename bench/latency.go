@@ -58,22 +58,18 @@ func (l latency) open(ctx context.Context) (trial, error) {
 }
 
 func (l latency) once(ctx context.Context, o *opened) ([]figure, error) {
-	ctx, cancel := context.WithTimeout(ctx, runPatience)
+	ctx, cancel := context.WithTimeout(ctx, l.bench.scale.patience)
 	defer cancel()
 	skew, err := clockSkew(ctx, o.db)
 	if err != nil {
 		return nil, err
 	}
 	messages := newMessages(latencyWarm + l.n())
-	w := newWork(len(messages), o.db.committed)
-	stop := background(ctx, func(ctx context.Context) error { return o.process(ctx, l.how, w) })
-	answered, err := sendSteadily(ctx, messages, l.rate, func(ctx context.Context, m message) error { return o.accept(ctx, []message{m}) })
-	if err == nil {
-		err = w.wait(ctx)
-	}
-	if failure := stop(); err == nil {
-		err = failure
-	}
+	answered, err := whileProcessing(ctx, func(ctx context.Context) error {
+		return o.process(ctx, l.how, newWork(len(messages), o.db.committed))
+	}, func() ([]time.Time, error) {
+		return sendSteadily(ctx, messages, l.rate, func(ctx context.Context, m message) error { return o.accept(ctx, []message{m}) })
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -93,6 +89,23 @@ func (l latency) once(ctx context.Context, o *opened) ([]figure, error) {
 		delays = append(delays, at.Sub(answered[i].Add(skew)))
 	}
 	return percentiles(delays), nil
+}
+
+// whileProcessing sends, and returns when process has: by itself, or because
+// something could not be sent.
+func whileProcessing(ctx context.Context, process func(context.Context) error, send func() ([]time.Time, error)) ([]time.Time, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- process(ctx) }()
+	answered, err := send()
+	if err != nil {
+		cancel()
+	}
+	if failure := <-ended; err == nil {
+		err = failure
+	}
+	return answered, err
 }
 
 // sendSteadily accepts each message at its time and returns when each was answered.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -37,7 +38,10 @@ func after(statement string) func(*liar, context.Context, settings, *work) error
 		if err := l.byHand.process(ctx, how, w); err != nil {
 			return err
 		}
-		_, err := l.pool.Exec(ctx, statement)
+		tag, err := l.pool.Exec(ctx, statement)
+		if err == nil && tag.RowsAffected() == 0 {
+			err = errors.New("nothing was spoilt")
+		}
 		return err
 	}
 }
@@ -72,11 +76,11 @@ func TestNoRateIsPrintedForAPeerThatLies(t *testing.T) {
 			t.Parallel()
 			b := newBench(server, tinyScale, testLog{t})
 			b.profiles = maps.Clone(profiles)
-			b.profiles[guePeer] = profile{share: 1, workers: []int{1}, batch: 32, new: func() peer {
+			b.profiles[watermillPeer] = profile{share: 1, workers: []int{1}, batch: 32, new: func() peer {
 				l := test.liar
 				return &l
 			}}
-			b.peers = regexp.MustCompile("^(gue|by-hand)$")
+			b.peers = regexp.MustCompile("^(watermill-sql|by-hand)$")
 			records, err := b.run(t.Context(), regexp.MustCompile("^"+test.cases+"$"))
 			if !errors.Is(err, errRefused) {
 				t.Errorf("error: %v", err)
@@ -86,10 +90,10 @@ func TestNoRateIsPrintedForAPeerThatLies(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, text := range []string{table.String(), lines.String()} {
-				if strings.Contains(text, "gue") {
+				if strings.Contains(text, watermillPeer) {
 					t.Errorf("the liar has a figure:\n%s", text)
 				}
-				if !strings.Contains(text, "by-hand") {
+				if !strings.Contains(text, byHandPeer) {
 					t.Errorf("its neighbour has none:\n%s", text)
 				}
 			}
@@ -97,11 +101,25 @@ func TestNoRateIsPrintedForAPeerThatLies(t *testing.T) {
 	}
 }
 
-func TestARunWithoutTheRightSettingsIsRefused(t *testing.T) {
+func TestAServerThatDoesNotWaitForTheDiskIsRefused(t *testing.T) {
 	t.Parallel()
-	s := testServer(t)
-	s.dsn += "&synchronous_commit=off"
-	if err := s.check(t.Context()); err == nil || !strings.Contains(err.Error(), "synchronous_commit") {
+	if err := testServer(t).check(t.Context()); err == nil || !strings.Contains(err.Error(), "fsync = off") {
 		t.Errorf("error: %v", err)
+	}
+}
+
+func TestTheBestNumberOfWorkersIsChosenOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(testServer(t), tinyScale, testLog{t})
+	b.scale.tuneRows = 200
+	for range 2 {
+		d, err := b.drainOf(t.Context(), byHandPeer, 100, 32, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(profiles[byHandPeer].workers, d.how.workers) || d.how.workers != b.best["by-hand32false"] {
+			t.Errorf("%d workers, chosen: %v", d.how.workers, b.best)
+		}
+		b.server = nil // nothing is measured again
 	}
 }

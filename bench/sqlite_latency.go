@@ -11,9 +11,9 @@ import (
 const sqliteWatch = 500 * time.Microsecond
 
 // sqliteLatency is latency with one process that accepts and processes.
-func sqliteLatency(name string, process sqlitePeer, rate int, seconds float64) contender {
+func sqliteLatency(name string, process sqlitePeer, rate int, scale scale) contender {
 	how := settings{batch: 32, workers: 1}
-	n := max(int(float64(rate)*seconds), 1)
+	n := max(int(float64(rate)*scale.seconds), 1)
 	open := func(ctx context.Context) (trial, error) {
 		f, err := openSQLite(ctx)
 		if err != nil {
@@ -22,7 +22,7 @@ func sqliteLatency(name string, process sqlitePeer, rate int, seconds float64) c
 		return trial{
 			prepare: f.clear,
 			run: func(ctx context.Context) ([]figure, error) {
-				return sqliteLatencyOnce(ctx, f, process, how, newMessages(latencyWarm+n), rate)
+				return sqliteLatencyOnce(ctx, f, process, how, newMessages(latencyWarm+n), rate, scale.patience)
 			},
 			close: f.close,
 		}, nil
@@ -30,31 +30,27 @@ func sqliteLatency(name string, process sqlitePeer, rate int, seconds float64) c
 	return contender{peer: name, n: n, note: how.String(), open: open}
 }
 
-func sqliteLatencyOnce(ctx context.Context, f *sqliteFile, process sqlitePeer, how settings, messages []message, rate int) ([]figure, error) {
-	ctx, cancel := context.WithTimeout(ctx, runPatience)
+func sqliteLatencyOnce(ctx context.Context, f *sqliteFile, process sqlitePeer, how settings, messages []message, rate int, patience time.Duration) ([]figure, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	w := newWork(len(messages), f.committed)
 	wake := make(chan struct{}, 1)
-	stop := background(ctx, func(ctx context.Context) error { return process(ctx, f, how, w, wake) })
 	times := map[string]time.Time{}
 	stopWatch := background(ctx, func(ctx context.Context) error { return f.watch(ctx, len(messages), times) })
-
-	answered, err := sendSteadily(ctx, messages, rate, func(ctx context.Context, m message) error {
-		err := acceptInto(ctx, f.repo, []message{m})
-		select {
-		case wake <- struct{}{}:
-		default:
-		}
-		return err
+	answered, err := whileProcessing(ctx, func(ctx context.Context) error {
+		return process(ctx, f, how, newWork(len(messages), f.committed), wake)
+	}, func() ([]time.Time, error) {
+		return sendSteadily(ctx, messages, rate, func(ctx context.Context, m message) error {
+			err := acceptInto(ctx, f.repo, []message{m})
+			select {
+			case wake <- struct{}{}:
+			default:
+			}
+			return err
+		})
 	})
-	if err == nil {
-		err = w.wait(ctx)
-	}
 	time.Sleep(10 * sqliteWatch)
-	for _, stop := range []func() error{stop, stopWatch} {
-		if failure := stop(); err == nil {
-			err = failure
-		}
+	if failure := stopWatch(); err == nil {
+		err = failure
 	}
 	if err == nil {
 		err = f.verify(ctx, messages)

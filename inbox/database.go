@@ -132,8 +132,9 @@ func newDatabase(db *bun.DB, config *Config) (*database, error) {
 		"{migrating}", d.table("migrating"),
 		"{sequence}", quoteText(sequence),
 		"{history}", strconv.Itoa(historyLength),
-		"{key_lock}", strconv.FormatInt(d.lockKey("key"), 10),
-		"{park_lock}", strconv.FormatInt(d.lockKey("park"), 10),
+		// The same table has the same locks, whatever way it is configured.
+		"{key_lock}", "'" + quoteText(d.table("queue")) + "'::regclass::oid::bigint",
+		"{park_lock}", "-('" + quoteText(d.table("queue")) + "'::regclass::oid::bigint)",
 	}
 	if d.dialect == postgresDialect && config.Clock == nil {
 		pairs = append(pairs, "{now}", "statement_timestamp()", "{clock}", "clock_timestamp()")

@@ -31,6 +31,21 @@
 // the way. [Permanent], [RetryAfter] and [Postpone] are verdicts a handler can
 // return. Deadlocks, lost connections, failovers and shutdowns are not attempts.
 //
+// # Order
+//
+// Messages with the same [Entry.OrderingKey] are processed one after another, in
+// the order they were accepted, by however many processors. A retry keeps its
+// place, and so does a dead message until an operator retries, skips or discards
+// it. Other messages never wait for them.
+//
+// # Operating
+//
+// [Repository.Stats], [Repository.List] and [Repository.Get] show what is in the
+// inbox; [Repository.Retry], [Repository.Discard], [Repository.SkipKey],
+// [Repository.Pause] and others change it. An [Observer] sees what happens.
+// [Processor.Run] also sweeps: see [Retention]. A message that kills its process
+// is found out and given up: see [ProcessorConfig.MaxCrashes].
+//
 // # Guarantee
 //
 // One effect in this database per (source, message id, name), whatever is
@@ -52,8 +67,8 @@
 //
 // # What it does not do
 //
-// It does not read broker headers, store HTTP responses, or order messages:
-// ordering keys are stored but not enforced yet. It never logs payloads.
+// It does not read broker headers or store HTTP responses, and messages without
+// an ordering key have no order. It never logs payloads.
 //
 // # Testing
 //

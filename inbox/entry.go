@@ -30,8 +30,10 @@ type Entry struct {
 	// Source is the scope in which MessageID is unique, for example "psp-x" or
 	// "kafka:orders.v1". Empty is a scope like any other. At most 256 bytes.
 	Source string
-	// OrderingKey groups messages that are to be processed one after another.
-	// It is stored; it is not enforced yet. At most 256 bytes.
+	// OrderingKey groups messages that are processed one after another, in the
+	// order they were accepted, across sources and names. An unfinished message
+	// holds up the later ones; so does a dead one, unless Policy.OnDead says
+	// otherwise. Empty: no order. At most 256 bytes.
 	OrderingKey string
 	// Metadata travels with the message: valid UTF-8, at most
 	// Config.MaxMetadata bytes as JSON.

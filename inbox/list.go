@@ -7,7 +7,15 @@ import (
 )
 
 const (
-	listWindow   = 20_000 // rows that one call of List examines, at most
+	// How many rows one call examines at most: of the history, whose rows lie
+	// beside each other, and of the queue, whose messages lie anywhere.
+	listWindow      = 20_000
+	listWindowQueue = 5_000
+	retryWindow     = 10_000
+
+	// After windows without a match others follow, for so long.
+	listPatience = 100 * time.Millisecond
+
 	listPage     = 50
 	listPageMost = 1000
 )
@@ -122,7 +130,12 @@ func (r *Repository) List(ctx context.Context, filter Filter, page Page) (summar
 	}
 	err = r.reading(ctx, func(ctx context.Context, q querier) error {
 		var rows []summaryRow
-		rows, next, err = r.listRows(ctx, q, filter, page)
+		for began := time.Now(); ; page.Before = next {
+			rows, next, err = r.listRows(ctx, q, filter, page)
+			if len(rows) > 0 || next == 0 || err != nil || time.Since(began) > listPatience {
+				break
+			}
+		}
 		summaries = make([]Summary, len(rows))
 		for i := range rows {
 			summaries[i] = rows[i].summary()

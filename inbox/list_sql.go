@@ -1,7 +1,7 @@
 package inbox
 
 // SQL of lists, for both databases; see both. None reads a payload. Each looks
-// at a window of at most listWindow rows, found beforehand along an index.
+// at a window of rows that was found beforehand along an index.
 const (
 	summaryColumns = `
 SELECT m.id, m.source, m.message_id, m.name, m.ordering_key, m.status, m.last_error,
@@ -21,9 +21,13 @@ SELECT id FROM {queue}
 WHERE ordering_key >= ? AND ordering_key <= ? AND ordering_key <> '' AND id < ?
 ORDER BY ordering_key, id LIMIT 1`
 
+	// The limit inside leads the planner to the index of the dead ones, where
+	// those are meant, instead of past all others.
 	listQueued = summaryColumns + `
-FROM {queue} q CROSS JOIN {messages} m
-WHERE m.id = q.id AND q.id >= ? AND q.id < ?{conditions}
+FROM (
+	SELECT q.* FROM {queue} q WHERE q.id >= ? AND q.id < ?{queued} ORDER BY q.id DESC LIMIT ?
+) q CROSS JOIN {messages} m
+WHERE m.id = q.id{conditions}
 ORDER BY q.id DESC LIMIT ?`
 
 	listMessages = summaryColumns + `
@@ -48,15 +52,17 @@ FROM {messages} m LEFT JOIN {queue} q ON q.id = m.id
 WHERE m.source = ? AND m.message_id = ? AND m.id < ?{conditions}
 ORDER BY m.id DESC LIMIT ?`
 
-	windowQueued   = `SELECT COALESCE(min(id), 0) AS low, count(*) AS count FROM (SELECT q.id FROM {queue} q WHERE q.id < ?{conditions} ORDER BY q.id DESC LIMIT ?) w`
-	windowMessages = `SELECT COALESCE(min(id), 0) AS low, count(*) AS count FROM (SELECT m.id FROM {messages} m WHERE m.id < ? ORDER BY m.id DESC LIMIT ?) w`
+	windowQueued = `
+SELECT COALESCE(min(id), 0) AS low, count(*) AS count
+FROM (SELECT q.id FROM {queue} q WHERE q.id < ?{queued} ORDER BY q.id DESC LIMIT ?) w`
 
-	// For RetryAll: the same upwards.
-	windowDead = `SELECT COALESCE(max(id), 0) AS high, count(*) AS count FROM (SELECT q.id FROM {queue} q WHERE q.id > ?{conditions} ORDER BY q.id LIMIT ?) w`
+	windowMessages = `
+SELECT COALESCE(min(id), 0) AS low, count(*) AS count
+FROM (SELECT m.id FROM {messages} m WHERE m.id < ? ORDER BY m.id DESC LIMIT ?) w`
 
-	listDead = `
-SELECT q.id
-FROM {queue} q CROSS JOIN {messages} m
-WHERE m.id = q.id AND q.id > ? AND q.id <= ? AND m.payload IS NOT NULL{conditions}
-ORDER BY q.id`
+	// For RetryAll: upwards, and the messages only where a filter asks for them.
+	windowDead = `SELECT q.id FROM {queue} q WHERE q.id > ?{queued} ORDER BY q.id LIMIT ?`
+
+	matchDead = `
+SELECT q.id FROM {queue} q CROSS JOIN {messages} m WHERE m.id = q.id AND q.id IN ({ids}){conditions} ORDER BY q.id`
 )

@@ -63,13 +63,13 @@ func (c *conditions) add(text string, args ...any) {
 	c.args = append(c.args, args...)
 }
 
-// fill puts the conditions into a template, before tables and times.
-func (c *conditions) fill(template string) string {
-	return strings.Replace(template, "{conditions}", c.text.String(), 1)
+// fill puts the conditions in the place of a word of a template.
+func (c *conditions) fill(template, word string) string {
+	return strings.Replace(template, word, c.text.String(), 1)
 }
 
-// queueConditions restrict q alone: they bound what a window is made of.
-func (r *Repository) queueConditions(f Filter) *conditions {
+// queued restricts q alone: that is what a window is made of.
+func (f *Filter) queued() *conditions {
 	c := &conditions{}
 	switch {
 	case f.Parked:
@@ -91,18 +91,8 @@ func (r *Repository) queueConditions(f Filter) *conditions {
 	return c
 }
 
-// messageConditions restrict m.
-func (r *Repository) messageConditions(c *conditions, f Filter) {
-	for _, field := range []struct{ column, value string }{
-		{"m.source", f.Source},
-		{"m.ordering_key", f.OrderingKey},
-		{"m.message_id", f.MessageID},
-		{"m.name", f.Name},
-	} {
-		if field.value != "" {
-			c.add(field.column+" = ?", field.value)
-		}
-	}
+// status restricts m where a list does not begin with the queue.
+func (f *Filter) status(c *conditions) {
 	switch {
 	case f.Discarded:
 		c.add("m.status = 2 AND m.discarded_at IS NOT NULL")
@@ -112,6 +102,19 @@ func (r *Repository) messageConditions(c *conditions, f Filter) {
 		c.add("m.status = 1")
 	case f.Status == Pending:
 		c.add("m.status = 0")
+	}
+}
+
+// described restricts m by what the queue does not know.
+func (r *Repository) described(c *conditions, f Filter) {
+	for _, field := range []struct{ column, value string }{
+		{"m.source", f.Source},
+		{"m.ordering_key", f.OrderingKey},
+		{"m.message_id", f.MessageID},
+	} {
+		if field.value != "" {
+			c.add(field.column+" = ?", field.value)
+		}
 	}
 	if !f.ReceivedAfter.IsZero() {
 		c.add("m.received_at >= ?", r.timeText(f.ReceivedAfter))
@@ -127,73 +130,104 @@ func (r *Repository) messageConditions(c *conditions, f Filter) {
 // listRows finds one page. The window comes first: what is deleted between the
 // two statements makes the page shorter, and hides nothing.
 func (r *Repository) listRows(ctx context.Context, q querier, f Filter, page Page) (rows []summaryRow, next int64, err error) {
-	if f.MessageID != "" {
-		return r.listIdentities(ctx, q, f, page)
-	}
 	var window struct{ Low, Count int64 }
-	c, list := &conditions{}, listMessages
-	if f.queuedOnly() {
-		c, list = r.queueConditions(f), listQueued
-		args := append(append([]any{page.Before}, c.args...), listWindow)
-		err = r.scan(ctx, q, &window, r.both(c.fill(windowQueued)), args...)
-	} else {
-		err = r.scan(ctx, q, &window, r.both(windowMessages), page.Before, listWindow)
+	var size int64
+	switch {
+	case f.MessageID != "":
+		rows, err = r.listIdentities(ctx, q, f, page)
+	case f.queuedOnly():
+		size = listWindowQueue
+		rows, err = r.listQueued(ctx, q, f, page, &window.Low, &window.Count)
+	default:
+		size = listWindow
+		rows, err = r.listHistory(ctx, q, f, page, &window.Low, &window.Count)
 	}
-	if err != nil || window.Count == 0 {
+	switch {
+	case err != nil:
 		return nil, 0, err
-	}
-	r.messageConditions(c, f)
-	args := append(append([]any{window.Low, page.Before}, c.args...), page.Limit+1)
-	if err := r.scan(ctx, q, &rows, r.both(c.fill(list)), args...); err != nil {
-		return nil, 0, err
-	}
-	if len(rows) > page.Limit {
+	case len(rows) > page.Limit:
 		rows = rows[:page.Limit]
-		return rows, rows[len(rows)-1].ID, nil
-	}
-	if window.Count == listWindow {
+		next = rows[len(rows)-1].ID
+	case size > 0 && window.Count == size:
 		next = window.Low
 	}
 	return rows, next, nil
 }
 
+// listQueued looks among unfinished and dead messages.
+func (r *Repository) listQueued(ctx context.Context, q querier, f Filter, page Page, low, count *int64) (rows []summaryRow, err error) {
+	queued, described := f.queued(), &conditions{}
+	r.described(described, f)
+	args := append(append([]any{page.Before}, queued.args...), listWindowQueue)
+	if err := r.window(ctx, q, low, count, queued.fill(windowQueued, "{queued}"), args); err != nil || *count == 0 {
+		return nil, err
+	}
+	args = append(append([]any{*low, page.Before}, queued.args...), listWindowQueue)
+	args = append(append(args, described.args...), page.Limit+1)
+	err = r.scan(ctx, q, &rows, r.both(described.fill(queued.fill(listQueued, "{queued}"), "{conditions}")), args...)
+	return rows, err
+}
+
+// listHistory looks among all messages.
+func (r *Repository) listHistory(ctx context.Context, q querier, f Filter, page Page, low, count *int64) (rows []summaryRow, err error) {
+	if err := r.window(ctx, q, low, count, windowMessages, []any{page.Before, listWindow}); err != nil || *count == 0 {
+		return nil, err
+	}
+	c := &conditions{}
+	f.status(c)
+	if f.Name != "" {
+		c.add("m.name = ?", f.Name)
+	}
+	r.described(c, f)
+	args := append(append([]any{*low, page.Before}, c.args...), page.Limit+1)
+	err = r.scan(ctx, q, &rows, r.both(c.fill(listMessages, "{conditions}")), args...)
+	return rows, err
+}
+
+func (r *Repository) window(ctx context.Context, q querier, low, count *int64, template string, args []any) error {
+	var window struct{ Low, Count int64 }
+	err := r.scan(ctx, q, &window, r.both(template), args...)
+	*low, *count = window.Low, window.Count
+	return err
+}
+
 // listIdentities looks a message id up along the primary key.
-func (r *Repository) listIdentities(ctx context.Context, q querier, f Filter, page Page) (rows []summaryRow, next int64, err error) {
+func (r *Repository) listIdentities(ctx context.Context, q querier, f Filter, page Page) (rows []summaryRow, err error) {
 	template, args := listIdentity, []any{f.MessageID, page.Before}
 	if f.Source != "" {
 		template, args = listIdentityOfSource, []any{f.Source, f.MessageID, page.Before}
 	}
 	c := &conditions{}
 	if f.queuedOnly() {
-		c = r.queueConditions(f)
+		c = f.queued()
 		c.add("q.id IS NOT NULL")
 	}
-	r.messageConditions(c, f)
+	f.status(c)
+	if f.Name != "" {
+		c.add("m.name = ?", f.Name)
+	}
+	r.described(c, f)
 	args = append(append(args, c.args...), page.Limit+1)
-	if err := r.scan(ctx, q, &rows, r.both(c.fill(template)), args...); err != nil {
-		return nil, 0, err
-	}
-	if len(rows) > page.Limit {
-		rows = rows[:page.Limit]
-		next = rows[len(rows)-1].ID
-	}
-	return rows, next, nil
+	err = r.scan(ctx, q, &rows, r.both(c.fill(template, "{conditions}")), args...)
+	return rows, err
 }
 
 // deadAfter finds dead messages that match, upwards from an id, in one window.
 // high is where the next one begins.
 func (r *Repository) deadAfter(ctx context.Context, f Filter, after int64) (ids []int64, high int64, more bool, err error) {
 	err = r.reading(ctx, func(ctx context.Context, q querier) error {
-		var window struct{ High, Count int64 }
-		c := r.queueConditions(f)
-		args := append(append([]any{after}, c.args...), listWindow)
-		if err := r.scan(ctx, q, &window, r.both(c.fill(windowDead)), args...); err != nil || window.Count == 0 {
+		queued, described := f.queued(), &conditions{}
+		args := append(append([]any{after}, queued.args...), retryWindow)
+		if err := r.scan(ctx, q, &ids, r.both(queued.fill(windowDead, "{queued}")), args...); err != nil || len(ids) == 0 {
 			return err
 		}
-		high, more = window.High, window.Count == listWindow
-		r.messageConditions(c, f)
-		args = append([]any{after, high}, c.args...)
-		return r.scan(ctx, q, &ids, r.both(c.fill(listDead)), args...)
+		high, more = ids[len(ids)-1], len(ids) == retryWindow
+		if r.described(described, f); len(described.args) == 0 {
+			return nil
+		}
+		window := ids
+		ids = nil
+		return r.scan(ctx, q, &ids, r.both(described.fill(matchDead, "{conditions}"), window...), described.args...)
 	})
 	return ids, high, more, err
 }

@@ -37,5 +37,8 @@ ORDER BY q.id {for_update}`
 	skipQueued = `UPDATE {queue} SET ordering_key = '' WHERE id IN ({ids}) AND state = 2`
 
 	lockDead = `
-SELECT q.id FROM {queue} q WHERE q.id IN ({ids}) AND q.state = 2 ORDER BY q.id {skip_locked}`
+SELECT q.id FROM {queue} q
+WHERE q.id IN ({ids}) AND q.state = 2
+	AND EXISTS (SELECT 1 FROM {messages} m WHERE m.id = q.id AND m.payload IS NOT NULL)
+ORDER BY q.id {of_queue}`
 )

@@ -151,3 +151,43 @@ func BenchmarkOrderingKeys(b *testing.B) {
 		})
 	}
 }
+
+// A schema that is named and one that is found on the search path are one inbox,
+// and so are their ordering keys.
+func TestOrderingKeysOfOneTableMeet(t *testing.T) {
+	t.Parallel()
+	target := target{"pgx", testdb.Postgres(t)}
+	n, other := openNode(t, target, false), openNode(t, target, true)
+	entries := taskEntries("first", "second")
+	for i := range entries {
+		entries[i].OrderingKey = "k"
+	}
+	if _, err := n.repo.Accept(t.Context(), entries); err != nil {
+		t.Fatal(err)
+	}
+	named, err := inbox.NewRepository(other.db, other.names, inbox.Config{Schema: "public"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, err := n.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mine.Rollback()
+	if claimed, err := n.repo.GetMany(t.Context(), mine, 1); err != nil || len(claimed) != 1 {
+		t.Fatalf("%d claimed, %v", len(claimed), err)
+	}
+	tx, err := other.db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	var free bool
+	err = tx.NewRaw(`SELECT pg_try_advisory_xact_lock(hashtextextended('k', 'inbox_queue'::regclass::oid::bigint))`).Scan(t.Context(), &free)
+	if err != nil || free {
+		t.Errorf("the lock of the key is free while its message is claimed: %v", err)
+	}
+	if claimed, err := named.GetMany(t.Context(), tx, 10); err != nil || len(claimed) != 0 {
+		t.Errorf("%d claimed beside the first, %v", len(claimed), err)
+	}
+}

@@ -95,7 +95,7 @@ func (r *Repository) Add(ctx context.Context, tx bun.IConn, entries []Entry) ([]
 
 // Accept is Add in a transaction of its own: when it returns without error, the
 // entries are committed and the sender may be answered. It wakes the processors
-// of this process. Calls that arrive while others commit share a statement and a
+// of this process and, where Config.Waker is set, of others. Calls that arrive while others commit share a statement and a
 // commit; each returns when its own entries are durable. What the database wants retried, it retries a few times
 // before it returns a *RetryableError.
 func (r *Repository) Accept(ctx context.Context, entries []Entry) ([]Outcome, error) {

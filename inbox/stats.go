@@ -11,7 +11,7 @@ const (
 	// the planner's estimate instead of counting.
 	exactCountBytes = 64 << 20
 	// sourceSample is how many unfinished messages are counted per source.
-	sourceSample = 20_000
+	sourceSample = 5_000
 	// sourceMost is how many sources are told apart.
 	sourceMost = 100
 )
@@ -36,7 +36,7 @@ type Stats struct {
 	OldestDue time.Duration
 	// Names holds the unfinished messages per stored name.
 	Names map[string]NameStats
-	// Sources holds the unfinished messages per source: of the newest 20,000 if
+	// Sources holds the unfinished messages per source: of the newest 5,000 if
 	// there are more, and SourcesPartial is true; the 100 largest sources.
 	Sources        map[string]SourceStats
 	SourcesPartial bool
@@ -155,12 +155,12 @@ type DeadError struct {
 }
 
 const (
-	deadSample = 50_000 // dead messages that are grouped, at most
+	deadSample = 10_000 // dead messages that are grouped, at most
 	deadPrefix = 200    // characters of an error that make a group
 )
 
 // DeadErrors groups the dead messages by name and error, the largest groups
-// first, at most limit of them. Of more than 50,000 dead messages only the newest
+// first, at most limit of them. Of more than 10,000 dead messages only the newest
 // are counted. Discarded ones are left out.
 func (r *Repository) DeadErrors(ctx context.Context, limit int) ([]DeadError, error) {
 	var rows []struct {

@@ -142,6 +142,35 @@ func TestASweepLeavesWhatSomebodyHolds(t *testing.T) {
 	}
 }
 
+// While one sweeper is in the middle of a batch, another goes away at once.
+func TestOneSweeperWorksAtATime(t *testing.T) {
+	t.Parallel()
+	targets(t, func(t *testing.T, target target) {
+		n := openNode(t, target, false)
+		n.aged(t, 10, 40)
+		second := openNode(t, target, true).repo
+		var first *inbox.Repository
+		var asked atomic.Bool
+		first = n.sweeping(t, inbox.Retention{}, hook{after: func(event *bun.QueryEvent) {
+			if !strings.Contains(event.Query, "m.id > ") || !asked.CompareAndSwap(false, true) {
+				return
+			}
+			others := []*inbox.Repository{first}
+			if n.postgres() { // on SQLite another repository waits for the one writer
+				others = append(others, second)
+			}
+			for _, other := range others {
+				if result, err := other.Sweep(context.Background()); !result.Busy || result.Examined != 0 || err != nil {
+					t.Errorf("a second sweeper: %+v, %v", result, err)
+				}
+			}
+		}})
+		if result, err := first.Sweep(t.Context()); result.Deleted != 10 || err != nil || !asked.Load() {
+			t.Errorf("swept %+v, %v", result, err)
+		}
+	})
+}
+
 func TestASweepSurvivesAStatementTimeout(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.Postgres(t)

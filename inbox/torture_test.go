@@ -58,11 +58,16 @@ SELECT
 	(SELECT count(*) FROM inbox_messages m LEFT JOIN inbox_queue q ON q.id = m.id
 		WHERE (q.id IS NULL) <> (m.status = 1) OR (m.status = 2) <> (q.state = 2)) AS unreachable,
 	(SELECT count(*) FROM inbox_queue q WHERE NOT EXISTS (SELECT FROM inbox_messages m WHERE m.id = q.id)) AS orphaned,
+	(SELECT count(*) FROM inbox_queue q WHERE q.state = 1 AND NOT EXISTS (
+		SELECT FROM inbox_queue e WHERE e.ordering_key = q.ordering_key AND e.id < q.id)) AS stuck,
 	(SELECT count(*) FROM inbox_messages m WHERE (m.attempts > 0 OR m.last_error <> '')
 		AND m.message_id NOT LIKE 'dies-%' AND m.message_id NOT LIKE 'fails-%') AS charged,
 	(SELECT count(*) FROM ordered WHERE bad) AS disorder`
 
-type truths struct{ Doubled, Without, Early, Unreachable, Orphaned, Charged, Disorder int }
+// Stuck ones are parked behind nobody.
+type truths struct {
+	Doubled, Without, Early, Unreachable, Orphaned, Stuck, Charged, Disorder int
+}
 
 // torturePlace is one torture test.
 type torturePlace struct {
@@ -362,6 +367,8 @@ func TestTorture(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Println(string(line))
+	t.Logf("%d checks; %d crashes were noticed by other processors", p.checks,
+		p.admin.count(t, `SELECT count(*) FROM inbox_processors WHERE cautious_until IS NOT NULL`))
 	if messages == 0 || p.checks == 0 {
 		t.Errorf("%d messages were accepted, and %d checks made meanwhile", messages, p.checks)
 	}

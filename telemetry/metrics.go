@@ -47,7 +47,13 @@ func newMeters(meter metric.Meter) (*meters, error) {
 		dead:       counter(dead, "Messages that were given up."),
 		sweeps:     counter(swept, "Messages or payloads that were removed after their retention."),
 	}
-	return m, errors.Join(problems...)
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	for _, what := range []string{"messages", "payloads"} {
+		m.swept(context.Background(), inbox.Observation{Action: what})
+	}
+	return m, nil
 }
 
 func (m *meters) accepted(ctx context.Context, kind inbox.ObservationKind, labels *labels, identity inbox.Identity) {
@@ -72,12 +78,18 @@ func (m *meters) swept(ctx context.Context, seen inbox.Observation) {
 // message counts a message that was given to a handler, and its fate.
 func (m *meters) message(ctx context.Context, seen inbox.Observation, labels *labels) {
 	m.consumed.Add(ctx, 1, processed(seen, labels, labels.destination(seen.Message.Identity)))
-	switch seen.Kind {
-	case inbox.SawFailed:
-		m.retries.Add(ctx, 1, message(labels, seen.Message.Identity))
-	case inbox.SawDead:
-		m.dead.Add(ctx, 1, message(labels, seen.Message.Identity))
+	// Nothing is added, too: Prometheus sees no increase in a series that begins
+	// with its first death.
+	set := message(labels, seen.Message.Identity)
+	m.retries.Add(ctx, one(seen.Kind == inbox.SawFailed), set)
+	m.dead.Add(ctx, one(seen.Kind == inbox.SawDead), set)
+}
+
+func one(yes bool) int64 {
+	if yes {
+		return 1
 	}
+	return 0
 }
 
 // run records a handler run, of one message or of a batch.

@@ -65,6 +65,7 @@ func (w *Waker) outlet(ctx context.Context) (relay.Outlet, error) {
 	return &outlet{w, conn, map[string]string{}}, nil
 }
 
+// Send is one message to the server.
 func (o *outlet) Send(ctx context.Context, tables []string) (err error) {
 	channels := make([]string, len(tables))
 	for i, table := range tables {

@@ -110,6 +110,7 @@ type outlet struct {
 	channels map[string]string // by table
 }
 
+// Send is one message to the server.
 func (o *outlet) Send(ctx context.Context, tables []string) (err error) {
 	channels := make([]string, len(tables))
 	for i, table := range tables {

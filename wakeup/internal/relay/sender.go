@@ -158,21 +158,27 @@ type sending struct {
 	askedAt time.Time // when that had last grown
 }
 
-// send sends once, on a new connection if need be.
+// send sends once. A connection that fails and was open already is replaced at
+// once: after a restart of the server, or a long silence, that is no news.
 func (w *sending) send(ctx context.Context, tables []string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, StepTimeout)
 	defer cancel()
-	if w.outlet == nil {
-		if w.outlet, err = w.open(ctx); err != nil {
-			w.outlet = nil
+	for {
+		fresh := w.outlet == nil
+		if fresh {
+			if w.outlet, err = w.open(ctx); err != nil {
+				w.outlet = nil
+				return err
+			}
+		}
+		if err = w.outlet.Send(ctx, tables); err == nil {
+			return nil
+		}
+		w.drop()
+		if fresh || ctx.Err() != nil {
 			return err
 		}
 	}
-	if err := w.outlet.Send(ctx, tables); err != nil {
-		w.drop()
-		return err
-	}
-	return nil
 }
 
 func (w *sending) drop() {

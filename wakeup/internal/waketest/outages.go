@@ -80,6 +80,7 @@ func (s suite) restarted(t *testing.T) {
 			return err == nil
 		})
 		eventually(t, "its notification wakes", func() bool { return count.Load() > before })
+		settled(t, count)
 	}
 }
 
