@@ -96,7 +96,11 @@ func (d *database) current(ctx context.Context, q querier) (time.Time, error) {
 // postgresReading keeps the planner on the indexes that lists are made for:
 // without fresh statistics it would rather read and hash all messages.
 const postgresReading = `
-SELECT set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true)`
+SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+	set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true)`
+
+// postgresCounting is for what reads the whole queue.
+const postgresCounting = `SELECT set_config('enable_seqscan', 'on', true)`
 
 // reading runs queries of an operator, which must not take SQLite's write lock.
 func (d *database) reading(ctx context.Context, fn func(ctx context.Context, q querier) error) error {

@@ -9,6 +9,11 @@ import (
 
 // stats counts what is in the queue, and estimates or counts the rest.
 func (r *Repository) stats(ctx context.Context, q querier) (Stats, error) {
+	if r.dialect == postgresDialect {
+		if _, err := r.exec(ctx, q, postgresCounting); err != nil {
+			return Stats{}, err
+		}
+	}
 	now, err := r.current(ctx, q)
 	if err != nil {
 		return Stats{}, err
