@@ -78,7 +78,7 @@ func (b *bench) bestWorkers(ctx context.Context, name string, how settings) (int
 	if len(candidates) == 1 || b.scale.tuneRows == 0 || !b.peers.MatchString(name) {
 		return candidates[0], nil
 	}
-	key := fmt.Sprint(name, how.batch, how.many)
+	key := fmt.Sprintf("%s/%d/%t", name, how.batch, how.many)
 	if workers := b.best[key]; workers > 0 {
 		return workers, nil
 	}

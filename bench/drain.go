@@ -48,7 +48,9 @@ func (d drain) open(ctx context.Context) (trial, error) {
 	messages := newMessages(warm)
 	err = acceptAll(ctx, o, messages)
 	if err == nil {
-		_, err = d.once(ctx, o, messages)
+		alone := d
+		alone.beside = nil
+		_, err = alone.once(ctx, o, messages)
 	}
 	if err != nil {
 		_ = o.closeAll(ctx)

@@ -117,7 +117,7 @@ func TestTheBestNumberOfWorkersIsChosenOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Contains(profiles[byHandPeer].workers, d.how.workers) || d.how.workers != b.best["by-hand32false"] {
+		if !slices.Contains(profiles[byHandPeer].workers, d.how.workers) || d.how.workers != b.best["by-hand/32/false"] {
 			t.Errorf("%d workers, chosen: %v", d.how.workers, b.best)
 		}
 		b.server = nil // nothing is measured again

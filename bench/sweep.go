@@ -25,16 +25,16 @@ func sweepBeside(ctx context.Context, o *opened) (stop func() error, err error) 
 		return nil, errors.Join(err, db.Close())
 	}
 	end := background(ctx, func(ctx context.Context) error {
-		for ctx.Err() == nil {
-			if _, err := repo.Sweep(ctx); err != nil {
-				return err
-			}
-			select { // everything old is gone
+		// Also a short run has a whole sweep beside it.
+		_, err := repo.Sweep(context.WithoutCancel(ctx))
+		for err == nil && ctx.Err() == nil {
+			select {
 			case <-time.After(10 * time.Millisecond):
+				_, err = repo.Sweep(ctx)
 			case <-ctx.Done():
 			}
 		}
-		return nil
+		return err
 	})
 	return func() error {
 		err := errors.Join(end(), db.Close())

@@ -23,7 +23,7 @@ func TestPages(t *testing.T) {
 		s := newSite(t, db, dashboard.Config{TraceURL: "https://traces.example/t/{trace}", PageSize: 10})
 		const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
 		processed := s.accept(t, inbox.Entry{
-			MessageID: "fine", Message: order{Item: "ink"}, Source: "shop",
+			MessageID: "fine", Message: order{Item: "papyrus"}, Source: "shop",
 			Metadata: map[string]string{"traceparent": "00-" + trace + "-00f067aa0ba902b7-01", "tenant": "north"},
 		})[0]
 		s.drain(t)
@@ -75,12 +75,12 @@ func TestPages(t *testing.T) {
 			path := fmt.Sprintf("messages/%d", processed)
 			text := s.page(t, path)
 			wants(t, text, "processed", "shop", "tenant", "north", `href="https://traces.example/t/`+trace+`"`, "Show payload")
-			wantsNot(t, text, "ink")
+			wantsNot(t, text, "papyrus")
 			shown := s.post(t, path+"/payload")
-			wants(t, shown.body, "&#34;item&#34;: &#34;ink&#34;", "Shown as JSON")
+			wants(t, shown.body, "&#34;item&#34;: &#34;papyrus&#34;", "Shown as JSON")
 			wants(t, s.log.String(), "payload shown", "actor=ann")
 			file := s.post(t, path+"/payload", "as", "file")
-			if file.body != `{"item":"ink"}` || !strings.HasPrefix(file.header.Get("Content-Disposition"), "attachment") {
+			if file.body != `{"item":"papyrus"}` || !strings.HasPrefix(file.header.Get("Content-Disposition"), "attachment") {
 				t.Errorf("%v %q", file.header, file.body)
 			}
 		})
@@ -147,7 +147,7 @@ func TestTimeLimit(t *testing.T) {
 }
 
 // links are the addresses that a page leads to.
-var links = regexp.MustCompile(`(?:href|src|action)="([^"]*)"`)
+var links = regexp.MustCompile(`(?:href|src|method="post" action)="([^"]*)"`)
 
 func TestEveryLinkLeadsSomewhere(t *testing.T) {
 	t.Parallel()

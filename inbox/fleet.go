@@ -14,8 +14,8 @@ FROM {processors} ORDER BY started_at, id`
 	minutesSince = `SELECT minute, name, processed, failed, died FROM {minutes} WHERE minute >= ? ORDER BY minute, name`
 )
 
-// ProcessorInfo is a processor whose Run has not ended cleanly: it runs, or it
-// has crashed.
+// ProcessorInfo is a processor whose Run or Drain has not ended cleanly: it
+// runs, or it has crashed.
 type ProcessorInfo struct {
 	ID      string
 	Host    string
@@ -35,7 +35,7 @@ type ProcessorInfo struct {
 }
 
 // Processors returns the processors that run, and those that lapsed within a
-// day, in the order of their start. Drain and Process leave no trace there.
+// day, in the order of their start. Process alone leaves no trace there.
 func (r *Repository) Processors(ctx context.Context) ([]ProcessorInfo, error) {
 	all, err := r.processors(ctx, r.db.DB)
 	return all, r.wrap("processors", err)

@@ -463,3 +463,35 @@ func TestALifeLikeTheModels(t *testing.T) {
 		})
 	}
 }
+
+// The first message of a key is due after its followers, which are held up by it.
+func TestGetManyFindsTheFirstOfAKeyBehindItsFollowers(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(testing.TB) *bun.DB{"SQLite": testdb.SQLite, "PostgreSQL": testdb.PGX} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newModelled(t, open(t))
+			for _, id := range []string{"first", "second", "third"} {
+				entry := inbox.Entry{MessageID: id, OrderingKey: "k", Message: task{id}}
+				if id == "first" {
+					entry.Due = s.clock.Now().Add(time.Hour)
+				}
+				if _, err := s.repo.Accept(t.Context(), []inbox.Entry{entry}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.clock.Advance(time.Hour)
+			for _, limit := range []int{1, 2, 3} {
+				tx, err := s.db.BeginTx(t.Context(), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				claimed, err := s.repo.GetMany(t.Context(), tx, limit)
+				if err != nil || len(claimed) == 0 || claimed[0].MessageID != "first" {
+					t.Errorf("with a limit of %d: %d messages, %v; want the first of the key", limit, len(claimed), err)
+				}
+				_ = tx.Rollback()
+			}
+		})
+	}
+}

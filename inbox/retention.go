@@ -1,9 +1,6 @@
 package inbox
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // Retention says how long messages are kept. What is past it, Sweep removes.
 //
@@ -64,10 +61,4 @@ func before(now time.Time, retention time.Duration) (cutoff time.Time, ok bool) 
 		return time.Time{}, false
 	}
 	return now.Add(-retention), true
-}
-
-// String describes the retention for logs.
-func (c Retention) String() string {
-	return fmt.Sprintf("dedupe window %v, payloads %v, pending %v, dead %v",
-		c.DedupeWindow, c.PayloadRetention, c.PendingRetention, c.DeadRetention)
 }

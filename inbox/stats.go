@@ -43,7 +43,7 @@ type Stats struct {
 	// Paused are the names that are paused, in order.
 	Paused []string
 	// Unclaimed are the names of pending messages that no running processor
-	// serves, in order. Drain and Process do not count as running.
+	// serves, in order: Run, or Drain while it drains.
 	Unclaimed []string
 }
 

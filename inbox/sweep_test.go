@@ -18,8 +18,7 @@ import (
 // hooks of its own.
 func (n *node) sweeping(t testing.TB, retention inbox.Retention, hooks hook) *inbox.Repository {
 	t.Helper()
-	n.db.AddQueryHook(hooks)
-	repo, err := inbox.NewRepository(n.db, n.names, inbox.Config{Retention: retention})
+	repo, err := inbox.NewRepository(n.db.WithQueryHook(hooks), n.names, inbox.Config{Retention: retention})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -153,6 +153,12 @@ func (j tortureJob) handle(ctx context.Context, db *bun.DB) error {
 			return ctx.Err()
 		}
 	}
+	if j.Kind == "kills" {
+		forgiven, err := j.forgiven(ctx, tx)
+		if err == nil && !forgiven {
+			die()
+		}
+	}
 	_, err := tx.NewRaw(`INSERT INTO effects (job, key, ord, started) VALUES (?, ?, ?, COALESCE(?, clock_timestamp()))`,
 		j.ID, j.Key, j.Ord, started).Exec(ctx)
 	if err != nil {
@@ -168,15 +174,19 @@ func (j tortureJob) handle(ctx context.Context, db *bun.DB) error {
 			return inbox.Postpone(20 * time.Millisecond)
 		}
 	case "dies":
-		var forgiven bool
-		if err := tx.NewRaw(`SELECT EXISTS (SELECT FROM forgiven WHERE job = ?)`, j.ID).Scan(ctx, &forgiven); err != nil {
-			return err
+		forgiven, err := j.forgiven(ctx, tx)
+		if err == nil && !forgiven {
+			err = inbox.Permanent(errors.New("not forgiven"))
 		}
-		if !forgiven {
-			return inbox.Permanent(errors.New("not forgiven"))
-		}
+		return err
 	}
 	return nil
+}
+
+// forgiven reports that the gremlin has found the message dead, and retried it.
+func (j tortureJob) forgiven(ctx context.Context, tx bun.IDB) (forgiven bool, err error) {
+	err = tx.NewRaw(`SELECT EXISTS (SELECT FROM forgiven WHERE job = ?)`, j.ID).Scan(ctx, &forgiven)
+	return forgiven, err
 }
 
 // round is what an acceptor sends in one call: the same whenever it is asked for.
@@ -189,7 +199,9 @@ func (c tortured) round(n int) []inbox.Entry {
 	for i := range entries {
 		kind := "innocent"
 		switch at := r.IntN(1000); {
-		case at < 4:
+		case at < 1:
+			kind = "kills"
+		case at < 5:
 			kind = "dies"
 		case at < 30:
 			kind = "fails"

@@ -60,8 +60,8 @@ SELECT
 	(SELECT count(*) FROM inbox_queue q WHERE NOT EXISTS (SELECT FROM inbox_messages m WHERE m.id = q.id)) AS orphaned,
 	(SELECT count(*) FROM inbox_queue q WHERE q.state = 1 AND NOT EXISTS (
 		SELECT FROM inbox_queue e WHERE e.ordering_key = q.ordering_key AND e.id < q.id)) AS stuck,
-	(SELECT count(*) FROM inbox_messages m WHERE (m.attempts > 0 OR m.last_error <> '')
-		AND m.message_id NOT LIKE 'dies-%' AND m.message_id NOT LIKE 'fails-%') AS charged,
+	(SELECT count(*) FROM inbox_messages m WHERE (m.attempts > 0 OR m.last_error <> '' OR m.status = 2)
+		AND m.message_id NOT LIKE 'dies-%' AND m.message_id NOT LIKE 'fails-%' AND m.message_id NOT LIKE 'kills-%') AS charged,
 	(SELECT count(*) FROM ordered WHERE bad) AS disorder`
 
 // Stuck ones are parked behind nobody.
@@ -138,7 +138,9 @@ func (v *victim) live() bool {
 	expected, delay := v.expects, v.delay
 	v.cmd = nil
 	v.mu.Unlock()
-	if err != nil && !(expected && killed(err)) {
+	if killed(err) && !expected && o.Role == "process" {
+		v.place.gremlin.count("killed_by_message")
+	} else if err != nil && !(killed(err) && expected) {
 		v.place.t.Errorf("a child (%s) ended by itself: %v\n%s", o.Role, err, stderr.String())
 	}
 	if v.place.isStopping() {
