@@ -89,7 +89,8 @@ func TestHealthOfAReadOnlyDatabase(t *testing.T) {
 	t.Parallel()
 	targets(t, func(t *testing.T, target target) {
 		n := openNode(t, target, false)
-		readOnly, names := n.db, inbox.NewNameMap()
+		var readOnly *bun.DB
+		names := inbox.NewNameMap()
 		inbox.Register[task](names, "task")
 		if target.Driver == "sqlite" {
 			pool, err := sql.Open("sqlite", "file:"+target.DSN+"?mode=ro")

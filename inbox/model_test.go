@@ -243,16 +243,16 @@ func (s *modelled) any(t *rapid.T) (string, *life) {
 	return id, s.lives[id]
 }
 
-// step processes one message in a transaction of the caller's own, and commits or
-// dies before that.
+// step processes a few messages in a transaction of the caller's own, and commits
+// or dies before that.
 func (s *modelled) step(t *rapid.T, ctx context.Context) {
-	dies := rapid.Bool().Draw(t, "dies")
+	limit, dies := rapid.IntRange(1, 3).Draw(t, "limit"), rapid.Bool().Draw(t, "dies")
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	claimed, err := s.repo.GetMany(ctx, tx, 1)
+	claimed, err := s.repo.GetMany(ctx, tx, limit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,12 +264,13 @@ func (s *modelled) step(t *rapid.T, ctx context.Context) {
 		}
 		return
 	}
-	id := claimed[0].MessageID
-	if !s.ready(s.lives[id]) {
-		t.Fatalf("%s is claimed", id)
+	if first := claimed[0].MessageID; len(claimed) > limit || !s.ready(s.lives[first]) {
+		t.Fatalf("%s and %d more are claimed", first, len(claimed)-1)
 	}
-	if err := s.proc.Process(ctx, tx, claimed[0]); err != nil {
-		t.Fatal(err)
+	for _, c := range claimed {
+		if err := s.proc.Process(ctx, tx, c); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if dies {
 		return
@@ -277,7 +278,12 @@ func (s *modelled) step(t *rapid.T, ctx context.Context) {
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	s.run(id)
+	s.proc.Committed(ctx, claimed...)
+	for _, c := range claimed { // those behind one that has failed are left
+		if s.ready(s.lives[c.MessageID]) {
+			s.run(c.MessageID)
+		}
+	}
 }
 
 func (s *modelled) actions(ctx context.Context) map[string]func(*rapid.T) {
