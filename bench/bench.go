@@ -32,8 +32,8 @@ var (
 		memory: 200_000, seconds: 20, latencyRounds: 3, tuneRows: 8_000, patience: 10 * time.Minute,
 	}
 	shortScale = scale{
-		rounds: 3, rows: 2_000, accepts: 2_000, history: 50_000, junk: 20_000, backlog: 20_000,
-		memory: 20_000, seconds: 2, latencyRounds: 1, tuneRows: 1_000, patience: time.Minute,
+		rounds: 2, rows: 2_000, accepts: 2_000, history: 50_000, junk: 20_000, backlog: 20_000,
+		memory: 20_000, seconds: 2, latencyRounds: 1, patience: time.Minute,
 	}
 )
 

@@ -33,12 +33,12 @@ type options struct {
 
 func parseFlags(arguments []string) (o options, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.BoolVar(&o.short, "short", false, "small numbers of rows: under four minutes")
+	flags.BoolVar(&o.short, "short", false, "small numbers of rows, numbers of workers not tuned: under four minutes")
 	flags.StringVar(&o.json, "json", "", "write one JSON object a line to `FILE`")
 	flags.StringVar(&o.dsn, "dsn", "", "`URL` of a PostgreSQL server to use instead of an own one; its user must be superuser")
 	flags.StringVar(&o.cases, "cases", "", "run only cases that match `REGEXP`")
 	flags.StringVar(&o.peers, "peers", "", "run only peers that match `REGEXP`")
-	flags.IntVar(&o.rounds, "rounds", 0, "`N` rounds instead of 5, or 3 with -short")
+	flags.IntVar(&o.rounds, "rounds", 0, "`N` rounds instead of 5, or 2 with -short")
 	flags.BoolVar(&o.growth10m, "growth10m", false, "also measure with 10 M processed rows")
 	flags.StringVar(&o.chart, "chart", "", "draw the main cases into `FILE`, an SVG")
 	flags.BoolVar(&o.markdown, "markdown", false, "print the table as Markdown, for docs/performance.md")

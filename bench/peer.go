@@ -61,7 +61,8 @@ type profile struct {
 	// share is the part of the rows that the peer gets in a drain, so that a round
 	// of a slow one does not take minutes. A shorter backlog does not slow it down.
 	share float64
-	// workers are the numbers to choose the best of.
+	// workers are the numbers to choose the best of; the first is taken where
+	// nothing is tuned.
 	workers []int
 	// batch replaces a smaller one: the peer is at its best there.
 	batch int
@@ -70,14 +71,14 @@ type profile struct {
 }
 
 var profiles = map[string]profile{
-	letterboxPeer:      {new: newLetterbox, share: 1, workers: []int{1, 4, 16}},
+	letterboxPeer:      {new: newLetterbox, share: 1, workers: []int{4, 1, 16}},
 	togetherPeer:       {new: newLetterbox, share: 1, workers: []int{4}},
-	byHandPeer:         {new: newByHand, share: 1, workers: []int{1, 4, 16}},
-	byHandBunPeer:      {new: newByHandBun, share: 1, workers: []int{1, 4, 16}},
-	setBasedPeer:       {new: newSetBased, share: 1, workers: []int{1, 4, 16}},
+	byHandPeer:         {new: newByHand, share: 1, workers: []int{4, 1, 16}},
+	byHandBunPeer:      {new: newByHandBun, share: 1, workers: []int{4, 1, 16}},
+	setBasedPeer:       {new: newSetBased, share: 1, workers: []int{4, 1, 16}},
 	riverPeer:          {new: newRiverDefault, share: 0.05, workers: []int{100}},
-	riverTunedPeer:     {new: newRiverTuned, share: 0.1, workers: []int{16, 50, 100, 200}},
-	guePeer:            {new: newGue, share: 0.2, workers: []int{4, 16, 50}, poll: 10 * time.Millisecond},
+	riverTunedPeer:     {new: newRiverTuned, share: 0.1, workers: []int{50, 16, 100, 200}},
+	guePeer:            {new: newGue, share: 0.2, workers: []int{16, 4, 50}, poll: 10 * time.Millisecond},
 	watermillPeer:      {new: newWatermill, share: 0.5, workers: []int{1}, batch: 100, poll: 10 * time.Millisecond},
 	watermillQueuePeer: {new: newWatermillQueue, share: 0.5, workers: []int{1}, batch: 100, poll: 10 * time.Millisecond},
 }

@@ -33,4 +33,3 @@ func Diff(before, after string) (text string) {
 	}
 	return text
 }
-

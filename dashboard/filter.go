@@ -85,8 +85,14 @@ func parseTime(text string) (t time.Time, err error) {
 func (f filterForm) values() url.Values {
 	values := url.Values{}
 	for _, field := range []struct{ key, value string }{
-		{"status", f.Status}, {"name", f.Name}, {"source", f.Source}, {"key", f.Key},
-		{"id", f.ID}, {"after", f.After}, {"before", f.Before}, {"error", f.Error},
+		{"status", f.Status},
+		{"name", f.Name},
+		{"source", f.Source},
+		{"key", f.Key},
+		{"id", f.ID},
+		{"after", f.After},
+		{"before", f.Before},
+		{"error", f.Error},
 	} {
 		if field.value != "" {
 			values.Set(field.key, field.value)

@@ -21,7 +21,7 @@ type messageView struct {
 	Fields     []fact // metadata
 	Trace      string
 	TraceURL   string
-	Size       int  // of the payload, in bytes
+	Size       int // of the payload, in bytes
 	HasPayload bool
 	Hidden     bool // redaction left nothing
 	Shown      *payloadView

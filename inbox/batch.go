@@ -27,7 +27,6 @@ type batch struct {
 
 	broken   map[string]bool // ordering keys of failed messages
 	unparked []mark
-	took     time.Duration // of the claim
 }
 
 // follows reports that an earlier message of the key has failed in this batch.

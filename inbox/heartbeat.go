@@ -33,6 +33,7 @@ type heartbeat struct {
 	pulse   pulse
 	conn    *bun.Conn // its own, where the pool has one to spare
 	audited string    // the last ordering key
+	looked  bool      // for processors of this host that are gone
 	failed  bool      // and logged
 }
 
@@ -66,7 +67,7 @@ func (p *Processor) newHeartbeat(ctx context.Context) *heartbeat {
 	if limit := p.repo.db.Stats().MaxOpenConnections; p.repo.dialect == postgresDialect && (limit == 0 || limit > p.config.Workers+1) {
 		h.conn = &bun.Conn{}
 	}
-	h.beat(ctx, true)
+	h.beat(ctx)
 	return h
 }
 
@@ -77,7 +78,7 @@ func (h *heartbeat) run(ctx context.Context) {
 	for {
 		select {
 		case <-ticker.C:
-			h.beat(ctx, false)
+			h.beat(ctx)
 		case <-ctx.Done():
 			return
 		}
@@ -85,16 +86,28 @@ func (h *heartbeat) run(ctx context.Context) {
 }
 
 // beat is one of them. A database that does not answer is no reason to stop.
-func (h *heartbeat) beat(ctx context.Context, first bool) {
-	p := h.p
-	ctx, cancel := context.WithTimeout(ctx, max(h.p.config.Heartbeat, time.Second))
+func (h *heartbeat) beat(ctx context.Context) {
+	bounded, cancel := context.WithTimeout(ctx, max(h.p.config.Heartbeat, time.Second))
 	defer cancel()
+	err := h.renew(bounded)
+	if err == nil {
+		err = h.audit(bounded)
+	}
+	if err != nil && !h.failed && ctx.Err() == nil {
+		h.p.log.WarnContext(ctx, "inbox: the heartbeat fails", "error", errorText(err))
+	}
+	h.failed = err != nil
+}
+
+// renew renews the row, notices crashes and writes the counters down.
+func (h *heartbeat) renew(ctx context.Context) error {
+	p := h.p
 	counts := p.counts.take()
 	var noticed int64
 	var careful time.Duration
 	err := h.inTransaction(ctx, func(ctx context.Context, tx querier) (err error) {
 		pulse := h.pulse
-		if first {
+		if !h.looked {
 			if pulse.gone, err = h.gone(ctx, tx); err != nil {
 				return err
 			}
@@ -104,23 +117,17 @@ func (h *heartbeat) beat(ctx context.Context, first bool) {
 		}
 		return p.life().addMinute(ctx, tx, counts)
 	})
-	if err == nil {
-		err = h.audit(ctx)
-	}
 	if err != nil {
 		p.counts.giveBack(counts)
-		if !h.failed && ctx.Err() == nil {
-			p.log.WarnContext(ctx, "inbox: the heartbeat fails", "error", errorText(err))
-		}
-		h.failed = true
-		return
+		return err
 	}
-	h.failed = false
+	h.looked = true
+	p.careful.Store(time.Now().Add(careful).UnixNano())
 	if noticed > 0 {
 		p.log.WarnContext(ctx, "inbox: a processor has crashed; messages are started one at a time for a while",
 			"crashed", noticed, "for", careful)
 	}
-	p.careful.Store(time.Now().Add(careful).UnixNano())
+	return nil
 }
 
 // gone returns the processors of this host whose process is no more.

@@ -155,11 +155,6 @@ WHERE backend_xid = ?::xid8::xid AND pid <> pg_backend_pid()`
 
 	postgresLockTimeout = `SELECT set_config('lock_timeout', ?, true)`
 
-	postgresCounts = `SELECT name, state, count(*) AS count FROM {queue} GROUP BY name, state`
-
-	postgresOldest = `
-SELECT COALESCE(EXTRACT(epoch FROM {clock} - min(due)), 0)::float8 FROM {queue} WHERE state = 0 AND due <= {clock}`
-
 	// While a table has grown faster than its statistics, the planner would
 	// rather read and sort the whole queue than walk along the index.
 	postgresInIndexOrder = `SELECT set_config('enable_sort', 'off', true)`

@@ -71,10 +71,6 @@ SELECT ?, COALESCE(max(number), 0) + 1, ?, ?, ?, ? FROM {attempts} WHERE id = ?`
 	sqliteForget = `
 DELETE FROM {attempts} WHERE id = ? AND number <= (SELECT max(number) FROM {attempts} WHERE id = ?) - {history}`
 
-	sqliteCounts = `SELECT name, state, count(*) AS count FROM {queue} GROUP BY name, state`
-
-	sqliteOldest = `SELECT COALESCE(min(due), '') FROM {queue} WHERE state = 0 AND due <= ?`
-
 	sqliteBacklog = `
 SELECT count(*) FROM (SELECT 1 FROM {queue} WHERE name IN ({list}) AND state = 0 LIMIT ?)`
 

@@ -46,6 +46,7 @@ func newScreen(t *testing.T) *screen {
 		}
 	}()
 	t.Cleanup(func() {
+		_, _ = master.WriteString("\n") // frees who still waits for an answer
 		_ = tty.Close()
 		_ = master.Close()
 		<-done

@@ -125,10 +125,16 @@ func (b *tab) visit(path string) {
 	b.do("visit "+path, chromedp.Navigate(b.root+path))
 }
 
-// text is what a reader sees.
+// text is what a reader sees: nothing while a page goes and the next one comes.
 func (b *tab) text() string {
 	b.Helper()
-	return eval[string](b, `document.querySelector("main").innerText`)
+	ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
+	defer cancel()
+	text, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.querySelector("main").innerText`))
+	if err != nil {
+		return ""
+	}
+	return text
 }
 
 func (b *tab) sees(parts ...string) {
@@ -148,12 +154,17 @@ func (b *tab) sees(parts ...string) {
 		if time.Now().After(deadline) {
 			b.Fatalf("%s: %q is not in\n%s", eval[string](b, "location.href"), missing, text)
 		}
+		time.Sleep(20 * time.Millisecond)
 	}
 }
 
+// seesNot looks once, at a page that sees has found complete.
 func (b *tab) seesNot(parts ...string) {
 	b.Helper()
 	text := b.text()
+	if text == "" {
+		b.Fatal("the page is empty")
+	}
 	for _, part := range parts {
 		if strings.Contains(text, part) {
 			b.Errorf("%q is in\n%s", part, text)

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/uptrace/bun"
 
 	"github.com/letterbox-go/letterbox/dashboard"
+	"github.com/letterbox-go/letterbox/doctor"
 	"github.com/letterbox-go/letterbox/inbox"
 	"github.com/letterbox-go/letterbox/internal/testdb"
 	"github.com/letterbox-go/letterbox/mediator"
@@ -75,7 +77,12 @@ func newSite(t *testing.T, db *bun.DB, n int) *site {
 	inbox.Register[shipment](names, "ship_order")
 	inbox.Register[receipt](names, "send_receipt")
 	requests := mediator.NewRequestMap()
-	mediator.BindCommand(requests, func(_ context.Context, m payment) error { return handle(m.Fate) })
+	mediator.BindCommand(requests, func(_ context.Context, m payment) error {
+		if _, cents, _ := strings.Cut(m.Amount, "."); len(cents) > 2 {
+			return handle("ledger: amount has more digits than the currency")
+		}
+		return handle(m.Fate)
+	})
 	mediator.BindCommand(requests, func(_ context.Context, m shipment) error { return handle(m.Fate) })
 	mediator.BindCommand(requests, func(_ context.Context, m receipt) error { return handle(m.Fate) })
 	s := &site{db: db}
@@ -86,17 +93,22 @@ func newSite(t *testing.T, db *bun.DB, n int) *site {
 	if err := s.repo.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.proc, err = inbox.NewProcessor(s.repo, inbox.ProcessorConfig{Requests: mediator.NewRequestMediator(requests), PollInterval: 50 * time.Millisecond})
+	config := inbox.ProcessorConfig{Requests: mediator.NewRequestMediator(requests), PollInterval: 50 * time.Millisecond}
+	if s.proc, err = inbox.NewProcessor(s.repo, config); err != nil {
+		t.Fatal(err)
+	}
+	past, err := inbox.NewProcessor(s.repo, config) // its counters are not the hour's
 	if err != nil {
 		t.Fatal(err)
 	}
 	handler, err := dashboard.New(s.repo, dashboard.Config{
 		Authorise: authorise, TraceURL: "https://traces.example.com/trace/{trace}", Title: "Shop inbox", RetryRate: 200,
+		Doctor: doctor.Config{Ignore: []string{"fsync-off", "full-page-writes-off", "synchronous-commit-off"}}, // this server is for tests
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.fill(t, n)
+	s.fill(t, past, n)
 	s.run(t)
 	mux := http.NewServeMux()
 	mux.Handle("/inbox/", http.StripPrefix("/inbox", handler))
@@ -143,7 +155,7 @@ func (s *site) accept(t *testing.T, entries ...inbox.Entry) []int64 {
 }
 
 // fill makes a history with some trouble in it, and an hour of counters.
-func (s *site) fill(t *testing.T, n int) {
+func (s *site) fill(t *testing.T, past *inbox.Processor, n int) {
 	t.Helper()
 	for done := 0; done < n; {
 		var entries []inbox.Entry
@@ -157,7 +169,10 @@ func (s *site) fill(t *testing.T, n int) {
 		inbox.Entry{MessageID: "ord-20488-1", Source: "kafka:orders.v1", OrderingKey: key, Message: shipment{"20488", 2, "warehouse: no stock record for sku 1188-B"}},
 		inbox.Entry{MessageID: "ord-20488-2", Source: "kafka:orders.v1", OrderingKey: key, Message: shipment{"20488", 1, ""}},
 		inbox.Entry{MessageID: "ord-20488-3", Source: "kafka:orders.v1", OrderingKey: key, Message: shipment{"20488", 4, ""}})
-	if _, err := s.proc.Drain(t.Context()); err != nil {
+	if _, err := past.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.db.NewRaw("DELETE FROM inbox_minutes").Exec(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now().UTC().Truncate(time.Minute)
@@ -188,8 +203,6 @@ func ordinary(i, n int) inbox.Entry {
 	case late > 400:
 	case late%21 == 3:
 		fate = "ledger: account is closed"
-	case late%43 == 11:
-		fate = "ledger: amount has more digits than the currency"
 	case late%53 == 17:
 		fate = "later: ledger: 503 from https://ledger.internal/entries: try again"
 	}
@@ -203,7 +216,11 @@ func ordinary(i, n int) inbox.Entry {
 	case 2:
 		return inbox.Entry{MessageID: fmt.Sprintf("ord-%07d", i), Source: "kafka:orders.v1", Message: shipment{fmt.Sprint(10000 + i), 1 + i%5, ""}, OrderingKey: fmt.Sprintf("order %d", 10000+i/8), Metadata: metadata}
 	}
-	return inbox.Entry{MessageID: fmt.Sprintf("evt_%07d", i), Source: "psp-x", Message: payment{fmt.Sprintf("acc-%05d", i%977), fmt.Sprintf("%d.%02d", 5+i%400, i%100), fate}, Metadata: metadata}
+	amount := fmt.Sprintf("%d.%02d", 5+i%400, i%100)
+	if late <= 400 && late%43 == 11 {
+		amount += "5"
+	}
+	return inbox.Entry{MessageID: fmt.Sprintf("evt_%07d", i), Source: "psp-x", Message: payment{fmt.Sprintf("acc-%05d", i%977), amount, fate}, Metadata: metadata}
 }
 
 // dead returns a dead message whose error contains a text.
