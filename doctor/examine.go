@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect"
@@ -22,6 +23,7 @@ type examination struct {
 	report     Report
 	stats      inbox.Stats
 	processors []inbox.ProcessorInfo
+	now        time.Time       // by the database's clock
 	indexes    map[string]bool // those that are there and valid, without the prefix
 }
 
@@ -106,6 +108,12 @@ func (e *examination) schema(ctx context.Context, postgres bool) (usable bool, e
 		return false, fmt.Errorf("doctor: reach the database: %w", err)
 	}
 	e.report.Database = product + " " + number
+	e.now = e.report.ExaminedAt
+	if postgres {
+		if err := e.scan(ctx, &e.now, postgresClock); err != nil {
+			return false, fmt.Errorf("doctor: read the clock: %w", err)
+		}
+	}
 	current, newest, err := e.repo.SchemaVersion(ctx)
 	switch {
 	case err != nil:

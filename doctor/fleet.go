@@ -37,7 +37,7 @@ func (e *examination) crashed() {
 		switch {
 		case p.Alive:
 			running = append(running, line)
-		case e.report.ExaminedAt.Sub(p.SeenAt) < crashedWithin:
+		case e.now.Sub(p.SeenAt) < crashedWithin:
 			gone = append(gone, line)
 		}
 	}

@@ -164,7 +164,7 @@ func (e *examination) paused(ctx context.Context) error {
 	severity := Info
 	var lines []string
 	for _, p := range paused {
-		if e.report.ExaminedAt.Sub(p.PausedAt) > pausedLong {
+		if e.now.Sub(p.PausedAt) > pausedLong {
 			severity = Warning
 		}
 		by := ""

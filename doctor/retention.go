@@ -34,7 +34,7 @@ func (e *examination) forecast(ctx context.Context, rows, bytes float64) ([]stri
 	for _, m := range minutes {
 		finished += m.Processed + m.Died
 	}
-	span := e.report.ExaminedAt.Sub(minutes[0].Minute)
+	span := e.now.Sub(minutes[0].Minute)
 	if span < forecastLeast || rows < 1 {
 		return []string{"the processors have run for too short a time for a forecast"}, nil
 	}

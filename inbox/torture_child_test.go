@@ -128,7 +128,7 @@ func (c tortured) process(ctx context.Context, db *bun.DB, repo *inbox.Repositor
 		BatchSize:     8,
 		PollInterval:  100 * time.Millisecond,
 		ShutdownGrace: time.Second,
-		Heartbeat:     300 * time.Millisecond,
+		Heartbeat:     100 * time.Millisecond, // so that nobody is careful all the time
 		SweepInterval: time.Second,
 		Backoff:       inbox.Backoff{Base: 20 * time.Millisecond, Max: 100 * time.Millisecond},
 	})
@@ -198,16 +198,16 @@ func (c tortured) round(n int) []inbox.Entry {
 	entries := make([]inbox.Entry, 1+r.IntN(tortureBatch))
 	for i := range entries {
 		kind := "innocent"
-		switch at := r.IntN(1000); {
+		switch at := r.IntN(2000); {
 		case at < 1:
 			kind = "kills"
-		case at < 5:
+		case at < 9:
 			kind = "dies"
-		case at < 30:
-			kind = "fails"
 		case at < 60:
+			kind = "fails"
+		case at < 120:
 			kind = "postpones"
-		case at < 100:
+		case at < 200:
 			kind = "slow"
 		}
 		job := tortureJob{ID: fmt.Sprintf("%s-%d-%d-%d", kind, c.Acceptor, n, i), Kind: kind, Ord: int64(n)*tortureBatch + int64(i)}

@@ -38,7 +38,7 @@ type fault struct {
 }
 
 var faults = []fault{
-	{"kill_processor", 14, func(g *gremlin, ctx context.Context, n int, wait time.Duration) {
+	{"kill_processor", 6, func(g *gremlin, ctx context.Context, n int, wait time.Duration) {
 		g.processors[n%len(g.processors)].end(wait/4, syscall.SIGKILL)
 	}},
 	{"stop_processor", 5, func(g *gremlin, ctx context.Context, n int, wait time.Duration) {

@@ -41,7 +41,7 @@ func (a *app) retry() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "retry ID...", Short: "Let messages run again at once", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.each(cmd, args, "retry", &ask, "", (*inbox.Repository).Retry, func(d *inbox.Detail) error {
+			return a.each(cmd, args, change{"retry", "Retried", ""}, &ask, (*inbox.Repository).Retry, func(d *inbox.Detail) error {
 				switch {
 				case d.Kind == inbox.Processed || d.Discarded:
 					return fmt.Errorf("%w: it is %s", inbox.ErrNotRetryable, statusOf(&d.Summary))
@@ -61,7 +61,7 @@ func (a *app) discard() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "discard ID...", Short: "Give messages up for good; they stay in the history", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.each(cmd, args, "discard", &ask, "Discard %s? They will never run, and that cannot be undone.",
+			return a.each(cmd, args, change{"discard", "Discarded", "Discard %s? They will never run, and that cannot be undone."}, &ask,
 				(*inbox.Repository).Discard, func(d *inbox.Detail) error {
 					if d.Kind == inbox.Processed || d.Discarded {
 						return fmt.Errorf("%w: it is %s", inbox.ErrNotDiscardable, statusOf(&d.Summary))
@@ -74,9 +74,15 @@ func (a *app) discard() *cobra.Command {
 	return cmd
 }
 
+// change is how a command speaks of what it does.
+type change struct {
+	verb, past string
+	question   string // "" does not ask
+}
+
 // each looks at all the messages first, asks once, and acts on one after the
 // other. possible says why the verb would refuse.
-func (a *app) each(cmd *cobra.Command, args []string, action string, ask *assent, question string,
+func (a *app) each(cmd *cobra.Command, args []string, c change, ask *assent,
 	act func(*inbox.Repository, context.Context, int64) error, possible func(*inbox.Detail) error,
 ) error {
 	ctx := cmd.Context()
@@ -100,10 +106,10 @@ func (a *app) each(cmd *cobra.Command, args []string, action string, ask *assent
 	}
 	number := int64(len(ids))
 	if ask.dryRun {
-		return a.done(action, true, number, fmt.Sprintf("Would %s %s.", action, count(number, "message")))
+		return a.done(c.verb, true, number, fmt.Sprintf("Would %s %s.", c.verb, count(number, "message")))
 	}
-	if question != "" {
-		if err := a.confirm(ctx, ask.yes, fmt.Sprintf(question, count(number, "message"))); err != nil {
+	if c.question != "" {
+		if err := a.confirm(ctx, ask.yes, fmt.Sprintf(c.question, count(number, "message"))); err != nil {
 			return err
 		}
 	}
@@ -116,7 +122,7 @@ func (a *app) each(cmd *cobra.Command, args []string, action string, ask *assent
 		}
 		done++
 	}
-	if err := a.done(action, false, done, fmt.Sprintf("%s: %s.", action, count(done, "message"))); err != nil {
+	if err := a.done(c.verb, false, done, fmt.Sprintf("%s %s.", c.past, count(done, "message"))); err != nil {
 		return err
 	}
 	return errors.Join(failures...)

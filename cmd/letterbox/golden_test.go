@@ -36,6 +36,7 @@ var golden = []struct {
 	{"show-hidden", "", []string{"show", "4"}},
 	{"show-base64", "", []string{"show", "4", "--payload"}},
 	{"show-payload", "", []string{"show", "1", "--payload"}},
+	{"show-text", "", []string{"show", "6", "--payload"}},
 	{"show-json", "", []string{"show", "4", "--payload", "-o", "json"}},
 	{"export", "", []string{"export", "--status", "dead"}},
 	{"export-payload", "", []string{"export", "--payload"}},

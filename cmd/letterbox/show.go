@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -128,6 +129,8 @@ func describePayload(payload []byte, shown bool) string {
 		return size + ", hidden (--payload shows it)"
 	case isJSON(payload):
 		return size + " of JSON, below"
+	case utf8.Valid(payload):
+		return size + " of text: " + strconv.Quote(string(payload))
 	}
 	return size + ", base64: " + base64.StdEncoding.EncodeToString(payload)
 }

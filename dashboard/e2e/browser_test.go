@@ -207,14 +207,21 @@ func eval[T any](b *tab, expression string) T {
 	return value
 }
 
-// photograph writes docs/images/dashboard-<name>.png when -screenshots is given.
+// photograph writes docs/images/dashboard-<name>.png, the whole page, when
+// -screenshots is given.
 func (b *tab) photograph(name string) {
+	b.Helper()
+	b.picture(name, chromedp.FullScreenshot(100))
+}
+
+// picture is photograph with another view.
+func (b *tab) picture(name string, view chromedp.Action[[]byte]) {
 	b.Helper()
 	if !*screenshots {
 		return
 	}
 	b.do("let go", chromedp.Evaluate[chromedp.Void](`document.activeElement.blur()`))
-	picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	picture, err := chromedp.Run(b.ctx, view)
 	if err != nil {
 		b.Fatalf("photograph %s: %v", name, err)
 	}

@@ -62,11 +62,17 @@ type site struct {
 	db   *bun.DB
 	root string
 	held []int64 // messages of the key that is held up
+
+	first bool // the one that is photographed
 }
 
 func databases(t *testing.T, test func(t *testing.T, s *site)) {
 	browserPath(t)
-	t.Run("PostgreSQL", func(t *testing.T) { test(t, newSite(t, testdb.PGX(t), *messages)) })
+	t.Run("PostgreSQL", func(t *testing.T) {
+		s := newSite(t, testdb.PGX(t), *messages)
+		s.first = true
+		test(t, s)
+	})
 	t.Run("SQLite", func(t *testing.T) { test(t, newSite(t, testdb.SQLite(t), min(*messages, 5000))) })
 }
 

@@ -46,7 +46,7 @@ func runDemo(ctx context.Context, dsn string, stdout io.Writer, log *slog.Logger
 	running, stop := context.WithCancel(ctx)
 	err = together(running,
 		processor.Run,
-		func(ctx context.Context) error { return app.serveHTTP(ctx, listener) },
+		func(ctx context.Context) error { return app.serveHTTP(ctx, listener, newOperators()) },
 		func(ctx context.Context) error {
 			defer stop()
 			return tell(ctx, "http://"+listener.Addr().String(), plan, &got, stdout)

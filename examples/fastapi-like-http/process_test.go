@@ -87,11 +87,12 @@ func (p *process) awaitStarted(t *testing.T) {
 	})
 }
 
-// curlLines reads the three lines that a serving process prints.
+// curlLines reads the three lines that a serving process prints, and the address
+// of the dashboard.
 func (p *process) curlLines(t *testing.T) []string {
 	t.Helper()
 	var lines []string
-	for len(lines) < 3 {
+	for len(lines) < 4 {
 		select {
 		case line, ok := <-p.lines:
 			if !ok {
@@ -102,7 +103,10 @@ func (p *process) curlLines(t *testing.T) []string {
 			t.Fatalf("only %q:\n%s", lines, p.logged())
 		}
 	}
-	return lines
+	if !strings.HasPrefix(lines[3], "dashboard: http://") {
+		t.Errorf("the fourth line is %q", lines[3])
+	}
+	return lines[:3]
 }
 
 // terminate sends SIGTERM and wants a clean end soon, with no further output.

@@ -31,8 +31,10 @@ func (a *app) serve(ctx context.Context, o *options, stdout io.Writer) error {
 		if err != nil {
 			return err
 		}
-		tasks = append(tasks, func(ctx context.Context) error { return a.serveHTTP(ctx, listener) })
+		operators := newOperators()
+		tasks = append(tasks, func(ctx context.Context) error { return a.serveHTTP(ctx, listener, operators) })
 		printCurl(stdout, listener.Addr())
+		operators.print(stdout, listener.Addr())
 	}
 	a.log.InfoContext(ctx, "started", "role", o.role, "database", a.db.Dialect().Name().String())
 	err := together(ctx, tasks...)
@@ -71,9 +73,13 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 }
 
 // serveHTTP serves until ctx ends, then lets running requests finish.
-func (a *app) serveHTTP(ctx context.Context, listener net.Listener) error {
+func (a *app) serveHTTP(ctx context.Context, listener net.Listener, operators operators) error {
+	handler, err := a.withDashboard(operators, ctx.Done())
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
 	server := &http.Server{
-		Handler:           a.routes(),
+		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       time.Minute,
 		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelWarn),
@@ -97,6 +103,15 @@ func (a *app) serveHTTP(ctx context.Context, listener net.Listener) error {
 
 // printCurl prints three lines that work as they stand, in another terminal.
 func printCurl(stdout io.Writer, addr net.Addr) {
+	const body = `{"pix":[{"endToEndId":"E12345678202601151230abcDEF12345","txid":"pedido0042","valor":"110.00","horario":"2026-01-15T12:30:05Z","chave":"ana@example.com","infoPagador":"obrigada"}]}`
+	url := addressOf(addr)
+	fmt.Fprintf(stdout, "curl -X POST -H 'Content-Type: application/json' -d '%s' %s/webhooks/pix\n", body, url)
+	fmt.Fprintf(stdout, "curl %s/accounts/ana@example.com\n", url)
+	fmt.Fprintf(stdout, "curl %s/inbox/stats\n", url)
+}
+
+// addressOf is where the API is from this machine.
+func addressOf(addr net.Addr) string {
 	host, port, err := net.SplitHostPort(addr.String())
 	if err != nil {
 		host, port = "127.0.0.1", "8080"
@@ -104,9 +119,5 @@ func printCurl(stdout io.Writer, addr net.Addr) {
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	const body = `{"pix":[{"endToEndId":"E12345678202601151230abcDEF12345","txid":"pedido0042","valor":"110.00","horario":"2026-01-15T12:30:05Z","chave":"ana@example.com","infoPagador":"obrigada"}]}`
-	url := "http://" + net.JoinHostPort(host, port)
-	fmt.Fprintf(stdout, "curl -X POST -H 'Content-Type: application/json' -d '%s' %s/webhooks/pix\n", body, url)
-	fmt.Fprintf(stdout, "curl %s/accounts/ana@example.com\n", url)
-	fmt.Fprintf(stdout, "curl %s/inbox/stats\n", url)
+	return "http://" + net.JoinHostPort(host, port)
 }
