@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 )
@@ -91,6 +92,45 @@ func sortKeys(claimed []*Claimed) {
 func (r *Repository) mayStart(ctx context.Context, q querier, c *Claimed) (bool, error) {
 	ready, _, err := r.inOrder(ctx, q, []*Claimed{c})
 	return len(ready) > 0, err
+}
+
+// firstOfKeys claims what holds others up, where it is due as well: it may be
+// due later than they are, and behind the limit of their claim.
+func (r *Repository) firstOfKeys(ctx context.Context, q querier, marks []mark, held []*Claimed, limit int) (ready []*Claimed, err error) {
+	var keys []string
+	var ids []int64
+	for _, c := range held {
+		if !c.busy {
+			keys, ids = append(keys, c.OrderingKey), append(ids, c.ID)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	slices.Sort(keys)
+	earliest, err := r.store.earliest(ctx, q, slices.Compact(keys), ids)
+	if err != nil {
+		return nil, err
+	}
+	paused, err := r.paused(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range slices.Sorted(maps.Values(earliest)) {
+		c, err := r.store.claimOne(ctx, q, id, 0)
+		switch {
+		case err != nil:
+			return nil, err
+		case c == nil, c.busy,
+			slices.ContainsFunc(paused, func(p PausedName) bool { return p.Name == c.Name }),
+			!slices.ContainsFunc(marks, func(m mark) bool { return m.name == c.Name }):
+			continue
+		}
+		if ready = append(ready, c); len(ready) == limit {
+			break
+		}
+	}
+	return ready, nil
 }
 
 // park takes messages that are held up, and those behind them, out of the

@@ -231,6 +231,9 @@ func (r *Repository) GetMany(ctx context.Context, tx bun.IConn, limit int, names
 		if err != nil || len(ready) > 0 || len(held) == 0 {
 			return ready, r.wrap("get many", err)
 		}
+		if ready, err = r.firstOfKeys(ctx, q, marks, held, limit); err != nil || len(ready) > 0 {
+			return ready, r.wrap("get many", err)
+		}
 		for _, c := range held {
 			without = append(without, c.OrderingKey)
 		}
