@@ -36,11 +36,14 @@ func growthCases(b *bench) []*benchCase {
 					return nil, err
 				}
 				d.load = func(ctx context.Context, o *opened, messages []message) error {
-					if err := acceptAll(ctx, o, messages); err != nil {
+					// A sweep goes from old to young: what is there becomes old first.
+					if _, err := o.db.pool.Exec(ctx, ageProcessed); err != nil {
 						return err
 					}
-					_, err := o.db.pool.Exec(ctx, growProcessed, b.scale.junk)
-					return err
+					if _, err := o.db.pool.Exec(ctx, growProcessed, b.scale.junk); err != nil {
+						return err
+					}
+					return acceptAll(ctx, o, messages)
 				}
 				return withBaseline(d, func(d *drain) { d.beside = sweepBeside }), nil
 			},

@@ -16,6 +16,10 @@ SELECT 'bench', gen_random_uuid()::text, 'credit_account', '', convert_to(rpad('
 	sha256(convert_to(i::text, 'UTF8')), '', 1, now() - interval '1 hour', now() - interval '1 hour'
 FROM generate_series(1, $1::bigint) i`
 
+	ageProcessed = `
+UPDATE inbox_messages SET received_at = received_at - interval '1 hour', processed_at = processed_at - interval '1 hour'
+WHERE status = 1 AND processed_at > now() - interval '30 minutes'`
+
 	growDead = `
 WITH m AS (
 	INSERT INTO inbox_messages (source, message_id, name, ordering_key, payload, metadata, status, attempts, last_error, received_at)

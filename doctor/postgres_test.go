@@ -47,6 +47,14 @@ func TestHeldSnapshot(t *testing.T) {
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
+	// One that is open, and has no snapshot, holds nothing back.
+	if tx, err = other.BeginTx(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if err := tx.NewRaw(`SELECT 'nothing'`).Scan(t.Context(), &secret); err != nil {
+		t.Fatal(err)
+	}
 	p.finds(t, config)
 }
 

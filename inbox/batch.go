@@ -26,7 +26,7 @@ type batch struct {
 	guilty  *result    // known to be guilty: not to be run again
 
 	broken   map[string]bool // ordering keys of failed messages
-	unparked []mark
+	unparked unparked
 }
 
 // follows reports that an earlier message of the key has failed in this batch.
@@ -60,7 +60,7 @@ type result struct {
 	failure failure
 	noHook  bool // OnDead has cost the transaction once
 
-	unparked []mark
+	unparked unparked
 }
 
 // runBatch runs the handlers one after another in one transaction, without

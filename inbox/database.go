@@ -47,7 +47,7 @@ type store interface {
 	park(ctx context.Context, q querier, from map[string]int64) ([]int64, error)
 	// unpark makes the next messages of each key claimable, at most limit per
 	// key. It comes after the earlier ones have left, in the same transaction.
-	unpark(ctx context.Context, q querier, keys []string, limit int) ([]mark, error)
+	unpark(ctx context.Context, q querier, keys []string, limit int) (unparked, error)
 	// processed settles all of them or returns errNotClaimed.
 	processed(ctx context.Context, q querier, claimed []*Claimed) error
 	// failed records further tries and deaths, all of them or returns errNotClaimed.

@@ -163,8 +163,8 @@ func (h *heartbeat) audit(ctx context.Context) error {
 		if len(stuck) == 0 {
 			return nil
 		}
-		unparked, err := p.repo.store.unpark(ctx, tx, stuck, p.config.BatchSize)
-		if err == nil && len(unparked) > 0 {
+		u, err := p.repo.store.unpark(ctx, tx, stuck, p.config.BatchSize)
+		if err == nil && len(u.marks) > 0 {
 			p.wakeAfter(time.Millisecond)
 		}
 		return err

@@ -158,16 +158,16 @@ func (p *Processor) park(ctx context.Context, held []*Claimed) (int, error) {
 }
 
 // settle records what became of messages, and lets those go on that were parked
-// behind them. unparked are to be given to resume after the commit.
-func (p *Processor) settle(ctx context.Context, tx querier, done []*Claimed, failures []failure) (unparked []mark, err error) {
+// behind them. What it returns is to be given to resume after the commit.
+func (p *Processor) settle(ctx context.Context, tx querier, done []*Claimed, failures []failure) (u unparked, err error) {
 	if len(done) > 0 {
 		if err := p.repo.store.processed(ctx, tx, done); err != nil {
-			return nil, err
+			return u, err
 		}
 	}
 	if len(failures) > 0 {
 		if err := p.repo.store.failed(ctx, tx, p.id, failures); err != nil {
-			return nil, err
+			return u, err
 		}
 	}
 	var keys []string
@@ -182,18 +182,10 @@ func (p *Processor) settle(ctx context.Context, tx querier, done []*Claimed, fai
 		}
 	}
 	if len(keys) == 0 {
-		return nil, nil
+		return u, nil
 	}
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
 	// As many as a batch takes, so that others do not have to park them again.
 	return p.repo.store.unpark(ctx, tx, keys, max(p.config.BatchSize/len(keys), 1))
-}
-
-// resume makes the next claim see messages that are claimable again.
-func (p *Processor) resume(unparked []mark) {
-	if len(unparked) > 0 {
-		p.marks.lower(unparked)
-		signal(p.wake)
-	}
 }

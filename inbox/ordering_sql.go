@@ -41,22 +41,26 @@ WITH followers AS MATERIALIZED (
 )
 UPDATE {queue} q SET state = 1 FROM followers f WHERE q.id = f.id RETURNING q.id`
 
-	// Another transaction that has locked a row of these is about to decide
-	// about it, or has seen that an earlier one is in the way.
+	// A claim that came upon a message just when it was parked holds its row to
+	// the end of its own transaction: such keys are reported as missed.
 	postgresUnpark = `
 WITH next AS MATERIALIZED (
-	SELECT n.id
+	SELECT k.key, n.id, n.state
 	FROM unnest(?::text[]) AS k (key)
 	CROSS JOIN LATERAL (
-		SELECT q.id FROM {queue} q
+		SELECT q.id, q.state FROM {queue} q
 		WHERE q.ordering_key >= k.key AND q.ordering_key <= k.key AND q.ordering_key <> ''
 		ORDER BY q.ordering_key, q.id
 		LIMIT ?
 	) n
 ), parked AS MATERIALIZED (
-	SELECT q.id FROM {queue} q JOIN next USING (id) WHERE q.state = 1 ORDER BY q.id FOR UPDATE OF q SKIP LOCKED
+	SELECT q.id FROM {queue} q JOIN next n USING (id) WHERE q.state = 1 ORDER BY q.id FOR UPDATE OF q SKIP LOCKED
+), woken AS (
+	UPDATE {queue} q SET state = 0 FROM parked p WHERE q.id = p.id RETURNING q.name, q.due, q.id
 )
-UPDATE {queue} q SET state = 0 FROM parked p WHERE q.id = p.id RETURNING q.name, q.due, q.id`
+SELECT n.key, COALESCE(w.name, '') AS name, COALESCE(w.due, 'epoch') AS due, COALESCE(w.id, 0) AS id
+FROM next n LEFT JOIN woken w USING (id)
+WHERE n.state = 1`
 
 	sqliteEarliest = `
 SELECT id FROM {queue} WHERE ordering_key = ? AND ordering_key <> '' AND id NOT IN ({list}) ORDER BY id LIMIT 1`

@@ -46,23 +46,27 @@ func (s *postgres) lockParking(ctx context.Context, q querier, keys []string) er
 	return err
 }
 
-func (s *postgres) unpark(ctx context.Context, q querier, keys []string, limit int) ([]mark, error) {
+func (s *postgres) unpark(ctx context.Context, q querier, keys []string, limit int) (u unparked, err error) {
 	if err := s.lockParking(ctx, q, keys); err != nil {
-		return nil, err
+		return u, err
 	}
 	var rows []struct {
+		Key  string
 		Name string
 		Due  time.Time
 		ID   int64
 	}
 	if err := s.scan(ctx, q, &rows, s.text(postgresUnpark), pgdialect.Array(keys), limit); err != nil {
-		return nil, err
+		return u, err
 	}
-	marks := make([]mark, len(rows))
-	for i, r := range rows {
-		marks[i] = mark{r.Name, r.Due, r.ID}
+	for _, r := range rows {
+		if r.ID == 0 {
+			u.missed = append(u.missed, r.Key)
+		} else {
+			u.marks = append(u.marks, mark{r.Name, r.Due, r.ID})
+		}
 	}
-	return marks, nil
+	return u, nil
 }
 
 func (s *sqlite) earliest(ctx context.Context, q querier, keys []string, ids []int64) (map[string]int64, error) {
@@ -96,7 +100,7 @@ func (s *sqlite) park(ctx context.Context, q querier, from map[string]int64) (pa
 	return parked, nil
 }
 
-func (s *sqlite) unpark(ctx context.Context, q querier, keys []string, limit int) (marks []mark, err error) {
+func (s *sqlite) unpark(ctx context.Context, q querier, keys []string, limit int) (u unparked, err error) {
 	for _, key := range keys {
 		var rows []struct {
 			Name string
@@ -104,15 +108,15 @@ func (s *sqlite) unpark(ctx context.Context, q querier, keys []string, limit int
 			ID   int64
 		}
 		if err := s.scan(ctx, q, &rows, s.text(sqliteUnpark), key, limit); err != nil {
-			return nil, err
+			return u, err
 		}
 		for _, r := range rows {
 			due, err := parseSQLiteTime(r.Due)
 			if err != nil {
-				return nil, err
+				return u, err
 			}
-			marks = append(marks, mark{r.Name, due, r.ID})
+			u.marks = append(u.marks, mark{r.Name, due, r.ID})
 		}
 	}
-	return marks, nil
+	return u, nil
 }

@@ -27,6 +27,7 @@ type Processor struct {
 	policies map[string]Policy
 	limits   limits
 	marks    marks
+	missed   missed
 	outage   outage
 	turn     atomic.Uint64 // rotates the names
 	wake     chan struct{}

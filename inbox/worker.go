@@ -42,6 +42,9 @@ func (p *Processor) step(s session, size *batchSize) (done progress, err error) 
 
 // try claims a batch and brings its messages to an end.
 func (p *Processor) try(s session, size *batchSize) (progress, error) {
+	if err := p.unparkMissed(s.stop); err != nil {
+		return progress{}, err
+	}
 	names, release := p.limits.acquire(p.rotated())
 	defer release(nil)
 	if len(names) == 0 {

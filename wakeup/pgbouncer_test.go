@@ -2,91 +2,22 @@ package wakeup_test
 
 import (
 	"bytes"
-	"fmt"
 	"log/slog"
-	"net"
-	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/letterbox-go/letterbox/inbox/inboxtest"
+	"github.com/letterbox-go/letterbox/internal/testdb"
 	"github.com/letterbox-go/letterbox/wakeup"
 )
 
 // pgbouncer starts one in front of a database and returns the URL through it.
 func pgbouncer(t *testing.T, dsn, mode string) string {
 	t.Helper()
-	program, err := exec.LookPath("pgbouncer")
-	if err != nil {
-		t.Skip("no pgbouncer on PATH")
-	}
-	u, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	_ = listener.Close()
-	dir, err := os.MkdirTemp("", "letterbox-pgbouncer-") // t.TempDir is closed to other users
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, "pgbouncer.ini")
 	// One server connection is the hardest case: whatever is sent meets it.
-	text := fmt.Sprintf(`[databases]
-* = host=%s port=%s user=%s
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = %s
-unix_socket_dir =
-auth_type = any
-pool_mode = %s
-default_pool_size = %d
-ignore_startup_parameters = extra_float_digits
-`, u.Hostname(), u.Port(), u.User.Username(), port, mode, map[string]int{"transaction": 1, "session": 10}[mode])
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	args := []string{file}
-	if os.Geteuid() == 0 {
-		args = []string{"-u", "nobody", file}
-	}
-	cmd := exec.CommandContext(t.Context(), program, args...)
-	var output buffer
-	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Log(output.String())
-		}
-	})
-	u.Host = net.JoinHostPort("127.0.0.1", port)
-	inboxtest.Eventually(t, "pgbouncer answers", func() bool {
-		conn, err := pgx.Connect(t.Context(), u.String())
-		if err != nil {
-			return false
-		}
-		_ = conn.Close(t.Context())
-		return true
-	})
-	return u.String()
+	size := map[string]int{"transaction": 1, "session": 10}[mode]
+	return testdb.StartPooler(t, dsn, testdb.PoolerConfig{Mode: mode, Size: size}).Through(t, dsn)
 }
 
 func TestPgBouncer(t *testing.T) {

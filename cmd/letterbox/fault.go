@@ -75,7 +75,11 @@ func (a *app) report(err error) int {
 			}
 		}
 	}
-	fmt.Fprintf(a.stderr, "letterbox: %s\n", inert(a.redact(err.Error())))
+	var lines []string
+	for line := range strings.SplitSeq(a.redact(err.Error()), "\n") {
+		lines = append(lines, inert(strings.TrimSpace(line)))
+	}
+	fmt.Fprintf(a.stderr, "letterbox: %s\n", strings.Join(lines, "\n  "))
 	if next != "" {
 		fmt.Fprintln(a.stderr, next)
 	}

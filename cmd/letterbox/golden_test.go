@@ -93,6 +93,34 @@ func TestGolden(t *testing.T) {
 	})
 }
 
+// What a dry run counts is what the sweep then removes.
+func TestSweepCountsFirst(t *testing.T) {
+	t.Parallel()
+	places(t, func(t *testing.T, p *place) {
+		p.fill(t)
+		p.exec(t, `UPDATE inbox_queue SET due = '2020-01-01T00:00:00.000000Z' WHERE id IN (3, 5)`)
+		for _, c := range []struct {
+			says string
+			args []string
+		}{
+			{`"payloads": 1`, []string{"--dedupe-window", "1000d", "--payload-retention", "1ms"}},
+			{`"payloads": 0`, []string{"--dedupe-window", "1000d", "--payload-retention", "1ms"}},
+			{`"count": 6`, []string{"--dedupe-window", "1ms", "--dead-retention", "1ms", "--pending-retention", "2ms"}},
+			{`"count": 0`, []string{"--dedupe-window", "1ms", "--dead-retention", "1ms", "--pending-retention", "2ms"}},
+		} {
+			args := append([]string{"sweep", "-o", "json"}, c.args...)
+			code, dry, stderr := p.call(t, "", append(args, "--dry-run")...)
+			if code != 0 {
+				t.Fatal(stderr)
+			}
+			_, done, _ := p.call(t, "", append(args, "--yes")...)
+			if dry = strings.Replace(dry, "true", "false", 1); dry != done || !strings.Contains(done, c.says) {
+				t.Errorf("%v: the dry run says %s, the sweep %s", c.args, dry, done)
+			}
+		}
+	})
+}
+
 func TestMigrationsAsSQL(t *testing.T) {
 	t.Parallel()
 	places(t, func(t *testing.T, p *place) {
