@@ -36,8 +36,7 @@ type Config struct {
 	// RawMetadata, LastError and the errors in History. Other changes are
 	// ignored. It is called before anything of a message is shown; in lists,
 	// where only LastError is known, the rest is empty. A nil Payload is not
-	// shown. It must be safe for concurrent use and must not change the bytes of
-	// the payload in place. Default: all is shown.
+	// shown. It must be safe for concurrent use. Default: all is shown.
 	Redact func(message *inbox.Detail)
 	// TraceURL makes a link of the trace id in the metadata "traceparent" (W3C
 	// Trace Context): "{trace}" stands for its 32 hexadecimal digits. It begins

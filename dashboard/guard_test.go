@@ -161,6 +161,17 @@ func TestTheGuard(t *testing.T) {
 	})
 }
 
+func TestATrustedOriginMayAct(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, testdb.SQLite(t), dashboard.Config{TrustedOrigins: []string{"https://ops.example"}})
+	for origin, want := range map[string]int{"https://ops.example": http.StatusOK, "https://ops.example.evil": http.StatusForbidden} {
+		header := http.Header{"Origin": {origin}, "Sec-Fetch-Site": {"cross-site"}, "Content-Type": {"application/json"}}
+		if r := s.send(t, "ann", http.MethodPost, "api/names/pause", header, `{"name":"order"}`); r.status != want {
+			t.Errorf("%s: %d, want %d", origin, r.status, want)
+		}
+	}
+}
+
 func TestGetChangesNothing(t *testing.T) {
 	t.Parallel()
 	databases(t, func(t *testing.T, db *bun.DB) {

@@ -60,7 +60,7 @@ func (d *dashboard) message(w http.ResponseWriter, r *http.Request, v visitor) e
 
 func (d *dashboard) showMessage(w http.ResponseWriter, r *http.Request, v visitor, view messageView) error {
 	p := page{View: "message", Title: "Message " + number(view.ID), Section: "messages", Body: view}
-	if view.Kind == inbox.Pending && view.Shown == nil {
+	if view.Kind == inbox.Pending && view.Shown == nil && view.Size <= payloadMost { // each time it is read whole
 		p.Refresh = 5
 	}
 	return d.show(w, r, v, http.StatusOK, p)

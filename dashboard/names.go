@@ -21,8 +21,12 @@ type nameRow struct {
 
 type namesView struct {
 	Names      []nameRow
+	More       int // names that are not shown
 	Processors []inbox.ProcessorInfo
 }
+
+// namesShown bounds a page: senders may choose names.
+const namesShown = 500
 
 func (d *dashboard) names(w http.ResponseWriter, r *http.Request, v visitor) error {
 	ctx := r.Context()
@@ -42,7 +46,9 @@ func (d *dashboard) names(w http.ResponseWriter, r *http.Request, v visitor) err
 	if err != nil {
 		return err
 	}
-	view := namesView{Names: nameRows(stats, minutes, paused, processors), Processors: processors}
+	view := namesView{Names: nameRows(stats, minutes, paused, processors), Processors: firstProcessors(processors)}
+	view.More = max(len(view.Names)-namesShown, 0)
+	view.Names = view.Names[:len(view.Names)-view.More]
 	for i := range view.Names {
 		view.Names[i].Registered = d.repo.Names().Has(view.Names[i].Name)
 	}

@@ -20,14 +20,15 @@ type overviewView struct {
 	Alive      int // processors
 	Workers    int // of those alive
 	Lapsed     int
-	Keys       []inbox.ParkedKey
 	Paused     []inbox.PausedName
+	Unclaimed  []string
+	More       int         // paused and unclaimed names that are not shown
 	Jobs       []jobStatus // that run
 }
 
 // Calm reports that nothing asks for an operator.
 func (o overviewView) Calm() bool {
-	return o.Stats.Dead == 0 && len(o.Stats.Unclaimed) == 0 && len(o.Paused) == 0 && o.Lapsed == 0 && o.Stats.ParkedKeys == 0
+	return o.Stats.Dead == 0 && len(o.Unclaimed) == 0 && len(o.Paused) == 0 && o.Lapsed == 0 && o.Stats.ParkedKeys == 0
 }
 
 // Idle reports that nobody processes.
@@ -41,7 +42,8 @@ type sourceRow struct {
 const (
 	overviewNames   = 8
 	overviewSources = 8
-	overviewKeys    = 5
+	overviewPaused  = 10
+	processorRows   = 50
 )
 
 func (d *dashboard) overview(w http.ResponseWriter, r *http.Request, v visitor) error {
@@ -58,13 +60,9 @@ func (d *dashboard) overview(w http.ResponseWriter, r *http.Request, v visitor) 
 	if view.Processors, err = d.repo.Processors(ctx); err != nil {
 		return err
 	}
-	if view.Keys, err = d.repo.ParkedKeys(ctx, overviewKeys); err != nil {
-		return err
-	}
 	if view.Paused, err = d.repo.Paused(ctx); err != nil {
 		return err
 	}
-	view.Keys = d.redactKeys(view.Keys)
 	view.Chart = newChart(minutes, time.Now())
 	for _, p := range view.Processors {
 		if p.Alive {
@@ -75,6 +73,10 @@ func (d *dashboard) overview(w http.ResponseWriter, r *http.Request, v visitor) 
 		}
 	}
 	view.Names = busiest(nameRows(view.Stats, minutes, view.Paused, view.Processors))
+	view.Processors = firstProcessors(view.Processors)
+	view.More = max(len(view.Paused)-overviewPaused, 0) + max(len(view.Stats.Unclaimed)-overviewPaused, 0)
+	view.Paused = view.Paused[:min(len(view.Paused), overviewPaused)]
+	view.Unclaimed = view.Stats.Unclaimed[:min(len(view.Stats.Unclaimed), overviewPaused)]
 	view.Sources = sourceRows(view.Stats)
 	view.Jobs = d.jobs.running()
 	return d.show(w, r, v, http.StatusOK, page{View: "overview", Title: "Overview", Section: "overview", Refresh: 5, Body: view})
@@ -86,6 +88,21 @@ func busiest(rows []nameRow) []nameRow {
 		return cmp.Or(cmp.Compare(b.Dead, a.Dead), cmp.Compare(b.Pending, a.Pending), cmp.Compare(b.Processed, a.Processed))
 	})
 	return rows[:min(len(rows), overviewNames)]
+}
+
+// firstProcessors are those alive, then those that lapsed last: a program that
+// crashes in a loop leaves many.
+func firstProcessors(all []inbox.ProcessorInfo) []inbox.ProcessorInfo {
+	slices.SortStableFunc(all, func(a, b inbox.ProcessorInfo) int {
+		switch {
+		case a.Alive == b.Alive:
+			return b.SeenAt.Compare(a.SeenAt)
+		case a.Alive:
+			return -1
+		}
+		return 1
+	})
+	return all[:min(len(all), processorRows)]
 }
 
 func sourceRows(stats inbox.Stats) []sourceRow {

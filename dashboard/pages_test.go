@@ -192,3 +192,25 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 		})
 	}
 }
+
+func TestListsCarryNoPayloads(t *testing.T) {
+	t.Parallel()
+	databases(t, func(t *testing.T, db *bun.DB) {
+		s := newSite(t, db, dashboard.Config{})
+		id := s.accept(t, inbox.Entry{MessageID: "large", Message: order{Item: strings.Repeat("papyrus", 5<<20/7), Fail: "too large"}})[0]
+		s.drain(t)
+		for _, path := range []string{
+			"", "messages", "messages?status=dead", "dead", "names", fmt.Sprintf("messages/%d", id), fmt.Sprintf("messages/%d/retry", id),
+			"api/messages", fmt.Sprintf("api/messages/%d", id),
+		} {
+			if text := s.page(t, path); len(text) > 100_000 || strings.Contains(text, "papyrus") {
+				t.Errorf("%s: %d bytes", path, len(text))
+			}
+		}
+		shown := s.post(t, fmt.Sprintf("messages/%d/payload", id)).body
+		if len(shown) > 1_000_000 {
+			t.Errorf("the payload on a page: %d bytes", len(shown))
+		}
+		wants(t, shown[len(shown)-1000:], "Only the beginning is shown")
+	})
+}

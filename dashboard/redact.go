@@ -13,7 +13,7 @@ func (d *dashboard) redacted(m inbox.Detail) (shown inbox.Detail, whole bool) {
 		return m, true
 	}
 	shown = m
-	shown.Metadata = maps.Clone(m.Metadata)
+	shown.Payload, shown.Metadata = bytes.Clone(m.Payload), maps.Clone(m.Metadata)
 	shown.History = append([]inbox.AttemptRecord(nil), m.History...)
 	d.config.Redact(&shown)
 	whole = bytes.Equal(shown.Payload, m.Payload) && (shown.Payload == nil) == (m.Payload == nil)
@@ -48,8 +48,7 @@ func (d *dashboard) redactError(m inbox.Summary) string {
 	return detail.LastError
 }
 
-// parkedKeys and deadErrors read what holds things up, with errors as they may
-// be shown.
+// redactKeys does the same to keys that are held up.
 func (d *dashboard) redactKeys(keys []inbox.ParkedKey) []inbox.ParkedKey {
 	for i := range keys {
 		k := &keys[i]

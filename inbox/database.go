@@ -25,9 +25,10 @@ const (
 // PostgreSQL, and a few in the same transaction on SQLite.
 type store interface {
 	// add stores rows, which are distinct from those that existing finds under
-	// former names, and says what became of each. bounded waits for locks only
-	// briefly; it is for a statement that is a transaction of its own.
-	add(ctx context.Context, q querier, rows []row, bounded bool) ([]added, error)
+	// former names, and returns their ids: 0 for one that was there already.
+	// bounded waits for locks only briefly; it is for a statement that is a
+	// transaction of its own.
+	add(ctx context.Context, q querier, rows []row, bounded bool) (ids []int64, err error)
 	// existing looks identities up and returns the fingerprints of those it finds.
 	existing(ctx context.Context, q querier, identities []Identity) (map[Identity][]byte, error)
 	// receive stores a receipt as processed; false when the identity is there.
@@ -67,13 +68,6 @@ type store interface {
 	migrateLock(ctx context.Context, q querier, timeout time.Duration) error
 	// check warns of settings that void a guarantee, or returns an error.
 	check(ctx context.Context) error
-}
-
-// added is what became of one row.
-type added struct {
-	id          int64 // 0 unless it was stored
-	present     bool  // it was there before the statement began
-	fingerprint []byte
 }
 
 // failure is the fate of a message that was not processed.

@@ -11,46 +11,68 @@ import (
 // postgres is the store on PostgreSQL 13 or newer.
 type postgres struct{ *database }
 
-func (s *postgres) add(ctx context.Context, q querier, rows []row, bounded bool) ([]added, error) {
-	n := len(rows)
-	sources, ids, names, keys := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
-	payloads, fingerprints := make([][]byte, n), make([][]byte, n)
-	metadata, dues := make([]string, n), make([]string, n)
-	for i := range rows {
-		r := &rows[i]
-		sources[i], ids[i], names[i], keys[i] = r.Source, r.MessageID, r.Name, r.orderingKey
-		payloads[i], metadata[i] = r.payload, r.metadata
-		if fingerprints[i] = r.fingerprint; r.fingerprint == nil {
-			fingerprints[i] = []byte{}
-		}
-		if !r.due.IsZero() {
-			dues[i] = r.due.UTC().Format(postgresTime)
-		}
+func (s *postgres) add(ctx context.Context, q querier, rows []row, bounded bool) ([]int64, error) {
+	var template string
+	var args []any
+	switch one := len(rows) == 1; {
+	case one && bounded:
+		template, args = postgresAddOneBounded, addOne(&rows[0])
+	case one:
+		template, args = postgresAddOne, addOne(&rows[0])
+	case bounded:
+		template, args = postgresAddBounded, addMany(rows)
+	default:
+		template, args = postgresAdd, addMany(rows)
 	}
-	var found []struct {
-		Ord         int64
-		ID          int64
-		Present     bool
-		Fingerprint []byte
+	var stored []struct {
+		Ord int64
+		ID  int64
 	}
-	template := postgresAdd
-	if bounded {
-		template = postgresAddBounded
-	}
-	err := s.scan(ctx, q, &found, s.text(template),
-		pgdialect.Array(sources), pgdialect.Array(ids), pgdialect.Array(names), pgdialect.Array(keys),
-		pgdialect.Array(payloads), pgdialect.Array(fingerprints), pgdialect.Array(metadata), pgdialect.Array(dues))
-	if err != nil {
+	if err := s.scan(ctx, binding{q, args}, &stored, s.text(template)); err != nil {
 		return nil, err
 	}
-	if len(found) != n {
-		return nil, fmt.Errorf("%d rows came back for %d entries", len(found), n)
+	ids := make([]int64, len(rows))
+	for _, r := range stored {
+		ids[r.Ord-1] = r.ID
 	}
-	out := make([]added, n)
-	for _, f := range found {
-		out[f.Ord-1] = added{id: f.ID, present: f.Present, fingerprint: f.Fingerprint}
+	return ids, nil
+}
+
+func addOne(r *row) []any {
+	return []any{
+		r.Source, r.MessageID, r.Name, r.orderingKey, r.payload, fingerprintOf(r), r.metadata, dueOf(r),
 	}
-	return out, nil
+}
+
+func addMany(rows []row) []any {
+	var texts [6][]string
+	var payloads, fingerprints [][]byte
+	for i := range rows {
+		r := &rows[i]
+		for column, text := range []string{r.Source, r.MessageID, r.Name, r.orderingKey, r.metadata, dueOf(r)} {
+			texts[column] = append(texts[column], text)
+		}
+		payloads, fingerprints = append(payloads, r.payload), append(fingerprints, fingerprintOf(r))
+	}
+	return []any{
+		textArray(texts[0]), textArray(texts[1]), textArray(texts[2]), textArray(texts[3]),
+		byteaArray(payloads), byteaArray(fingerprints), textArray(texts[4]), textArray(texts[5]),
+	}
+}
+
+// fingerprintOf is never nil: every driver sends the empty one alike.
+func fingerprintOf(r *row) []byte {
+	if r.fingerprint == nil {
+		return []byte{}
+	}
+	return r.fingerprint
+}
+
+func dueOf(r *row) string {
+	if r.due.IsZero() {
+		return ""
+	}
+	return r.due.UTC().Format(postgresTime)
 }
 
 func (s *postgres) existing(ctx context.Context, q querier, identities []Identity) (map[Identity][]byte, error) {

@@ -291,29 +291,26 @@ func (r *Repository) add(ctx context.Context, q querier, rows []row, bounded boo
 			batch[i] = rows[at]
 		}
 	}
-	results, err := r.store.add(ctx, q, batch, bounded)
+	ids, err := r.store.add(ctx, q, batch, bounded)
 	if err != nil {
 		return nil, err
 	}
-	return outcomes, r.report(ctx, q, batch, fresh, results, outcomes)
+	return outcomes, r.report(ctx, q, batch, fresh, ids, outcomes)
 }
 
 // report turns what the store did with batch, whose rows belong at the
 // positions fresh, into outcomes.
-func (r *Repository) report(ctx context.Context, q querier, batch []row, fresh []int, results []added, outcomes []Outcome) error {
+func (r *Repository) report(ctx context.Context, q querier, batch []row, fresh []int, ids []int64, outcomes []Outcome) error {
 	stored := map[Identity][]byte{} // by this call
-	var unknown []int               // lost a race, or SQLite, which does not say
-	for i, result := range results {
-		outcome, row := &outcomes[fresh[i]], &batch[i]
-		switch {
-		case result.id != 0:
-			outcome.Kind, outcome.ID = Stored, result.id
-			stored[row.Identity] = row.fingerprint
-		case result.present:
-			outcome.Kind = compare(row.fingerprint, result.fingerprint)
-		default:
+	var unknown []int               // there already
+	for i, id := range ids {
+		if id == 0 {
 			unknown = append(unknown, i)
+			continue
 		}
+		outcome := &outcomes[fresh[i]]
+		outcome.Kind, outcome.ID = Stored, id
+		stored[batch[i].Identity] = batch[i].fingerprint
 	}
 	var missing []Identity
 	for _, i := range unknown {

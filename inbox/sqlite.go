@@ -34,7 +34,7 @@ func placeholders(template string, columns, n int) string {
 	).Replace(template)
 }
 
-func (s *sqlite) add(ctx context.Context, q querier, rows []row, _ bool) ([]added, error) {
+func (s *sqlite) add(ctx context.Context, q querier, rows []row, _ bool) ([]int64, error) {
 	now := s.now()
 	args := make([]any, 0, 8*len(rows))
 	for i := range rows {
@@ -54,7 +54,7 @@ func (s *sqlite) add(ctx context.Context, q querier, rows []row, _ bool) ([]adde
 	for _, r := range inserted {
 		ids[Identity{r.Source, r.MessageID, r.Name}] = r.ID
 	}
-	out := make([]added, len(rows))
+	out := make([]int64, len(rows))
 	queue := make([]any, 0, 4*len(inserted))
 	for i := range rows {
 		r := &rows[i]
@@ -63,7 +63,7 @@ func (s *sqlite) add(ctx context.Context, q querier, rows []row, _ bool) ([]adde
 			continue
 		}
 		delete(ids, r.Identity) // its twins further on were not stored
-		out[i].id = id
+		out[i] = id
 		due := now
 		if r.due.After(now) {
 			due = r.due

@@ -127,7 +127,7 @@ func (p *place) fill(t *testing.T) {
 		return inbox.Entry{Source: "psp", MessageID: id, OrderingKey: key, Message: inbox.Raw{Name: "credit", Payload: []byte(payload)}}
 	}
 	entries := []inbox.Entry{
-		entry("evt-1", "", `{"amount": 9007199254740993, "note": "<b>\u202e\u001b[2J‮</b>"}`),
+		entry("evt-1", "", `{"amount": 9007199254740993, "note": "<b>\u202e\u001b[2J`+"\u202e"+`</b>"}`),
 		entry("evt-2", "acct-1", `{"fail":"no such account"}`),
 		entry("evt-3", "acct-1", `{}`),
 		entry(`x"y`, "", "\xff\x00\x1b[2J"),

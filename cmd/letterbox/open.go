@@ -87,7 +87,7 @@ func (a *app) openDatabase(there bool) (*bun.DB, error) {
 	case "file", "sqlite":
 		return openSQLite(rest, there)
 	}
-	return nil, &usageError{err: errors.New("the database URL begins neither with postgres:// nor with file:"), next: urlHelp}
+	return nil, &usageError{err: errors.New("the database URL is neither a postgres:// nor a file: URL"), next: urlHelp}
 }
 
 func (a *app) openPostgres() (*bun.DB, error) {

@@ -78,7 +78,7 @@ func (b *tab) overview(s *site) {
 	}
 	// The page hears of a new dead message by itself.
 	before := eval[string](b, `document.querySelector(".tile dd").textContent`)
-	s.accept(b.T, inbox.Entry{MessageID: "news", Message: payment{Fate: "news: of a death"}})
+	s.accept(b.T, inbox.Entry{MessageID: "evt_9000001", Source: "psp-x", Message: payment{"acc-00007", "12.00", "ledger: currency is not known"}})
 	b.do("wait for the refresh", until(fmt.Sprintf(`document.querySelector(".tile dd").textContent !== %q`, before)))
 	b.press2("Live")
 	if pressed := eval[string](b, `document.querySelector(".live").getAttribute("aria-pressed")`); pressed != "false" {

@@ -1,0 +1,64 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"strings"
+)
+
+// binding sends a statement through bun, hooks included, with arguments that the
+// driver binds. bun itself would write them into the text. Only strings and bytes
+// mean the same to every driver; arrays go as text, which PostgreSQL casts.
+type binding struct {
+	querier
+	args []any
+}
+
+func (b binding) QueryContext(ctx context.Context, query string, _ ...any) (*sql.Rows, error) {
+	return b.querier.QueryContext(ctx, query, b.args...)
+}
+
+// textArray is the text form of an array:
+// https://www.postgresql.org/docs/current/arrays.html#ARRAYS-IO
+func textArray(values []string) string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, value := range values {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('"')
+		for rest := value; rest != ""; {
+			at := strings.IndexAny(rest, `"\\`)
+			if at < 0 {
+				b.WriteString(rest)
+				break
+			}
+			b.WriteString(rest[:at])
+			b.WriteByte('\\')
+			b.WriteByte(rest[at])
+			rest = rest[at+1:]
+		}
+		b.WriteByte('"')
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+// byteaArray is the same for bytes, in hex.
+func byteaArray(values [][]byte) string {
+	size := 2
+	for _, value := range values {
+		size += 2*len(value) + 6
+	}
+	b := append(make([]byte, 0, size), '{')
+	for i, value := range values {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `"\\x`...)
+		b = append(hex.AppendEncode(b, value), '"')
+	}
+	return string(append(b, '}'))
+}
