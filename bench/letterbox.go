@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 	"github.com/uptrace/bun/dialect/pgdialect"
 
@@ -52,7 +53,7 @@ func (l *letterbox) openProcess(ctx context.Context, dsn string) (*bun.DB, *inbo
 		return nil, nil, err
 	}
 	l.end = append(l.end, func() { _ = db.Close() })
-	var config inbox.Config
+	config := inbox.Config{DriverArgs: []any{pgx.QueryExecModeCacheStatement}}
 	if l.apart {
 		waker, err := wakeup.Open(dsn, wakeup.Config{})
 		if err != nil {

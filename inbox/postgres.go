@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/uptrace/bun/dialect/pgdialect"
@@ -28,7 +29,7 @@ func (s *postgres) add(ctx context.Context, q querier, rows []row, bounded bool)
 		Ord int64
 		ID  int64
 	}
-	if err := s.scan(ctx, binding{q, args}, &stored, s.text(template)); err != nil {
+	if err := s.scan(ctx, binding{q, append(slices.Clip(s.config.DriverArgs), args...)}, &stored, s.text(template)); err != nil {
 		return nil, err
 	}
 	ids := make([]int64, len(rows))
