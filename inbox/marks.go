@@ -88,6 +88,9 @@ func (m *marks) idle(now time.Time) (wait time.Duration, ok bool) {
 
 // lower makes sure that messages which are claimable again lie behind the marks.
 func (m *marks) lower(again []mark) {
+	if len(again) == 0 {
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, a := range again {

@@ -133,6 +133,33 @@ func (r *Repository) firstOfKeys(ctx context.Context, q querier, marks []mark, h
 	return ready, nil
 }
 
+// oneKey reports that all messages have the same ordering key: then there is
+// nothing to do for another worker.
+func oneKey(claimed []*Claimed) bool {
+	return claimed[0].OrderingKey != "" && !slices.ContainsFunc(claimed, func(c *Claimed) bool {
+		return c.OrderingKey != claimed[0].OrderingKey
+	})
+}
+
+// inTheWay returns the messages of a claim that have to be parked. Where a few
+// only met a key that is at work just now, the next claim can have them.
+func (p *Processor) inTheWay(b *batch) (held []*Claimed) {
+	var busy []*Claimed
+	var again []mark
+	for _, c := range b.held {
+		if c.busy {
+			busy, again = append(busy, c), append(again, mark{c.Name, c.due, c.ID})
+		} else {
+			held = append(held, c)
+		}
+	}
+	if len(busy) > len(b.claimed) {
+		return b.held
+	}
+	p.marks.lower(again)
+	return held
+}
+
 // park takes messages that are held up, and those behind them, out of the
 // claim. It returns how many.
 func (p *Processor) park(ctx context.Context, held []*Claimed) (int, error) {

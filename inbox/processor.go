@@ -329,6 +329,7 @@ func (p *Processor) Committed(ctx context.Context, messages ...*Claimed) {
 		if m != nil && m.processor == p && m.result != nil {
 			p.report(ctx, m.result)
 			m.result = nil
+			signal(p.wake)
 		}
 	}
 }

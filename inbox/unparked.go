@@ -39,12 +39,10 @@ func (m *missed) take() []string {
 	return keys
 }
 
-// resume makes the next claim see messages that are claimable again.
+// resume makes the next claim see messages that are claimable again. The worker
+// that settled looks again by itself; others would only be in its way.
 func (p *Processor) resume(u unparked) {
-	if len(u.marks) > 0 {
-		p.marks.lower(u.marks)
-		signal(p.wake)
-	}
+	p.marks.lower(u.marks)
 	if len(u.missed) > 0 {
 		p.missed.add(u.missed)
 		p.wakeAfter(heldAgain)

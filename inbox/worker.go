@@ -64,9 +64,6 @@ func (p *Processor) try(s session, size *batchSize) (progress, error) {
 		if err != nil || len(claimed) == 0 {
 			return err
 		}
-		if len(claimed) == size.limit() {
-			signal(p.wake) // there may be more for an idle worker
-		}
 		if slices.ContainsFunc(claimed, func(c *Claimed) bool { return c.starts > 0 }) {
 			return errSuspect
 		}
@@ -76,6 +73,9 @@ func (p *Processor) try(s session, size *batchSize) (progress, error) {
 		if release(b.claimed); len(b.claimed) == 0 {
 			return errHeld
 		}
+		if len(claimed) == size.limit() && !oneKey(b.claimed) {
+			signal(p.wake) // there may be more for an idle worker
+		}
 		return p.runBatch(s, tx, &b)
 	})
 	if errors.Is(err, errSuspect) {
@@ -83,8 +83,8 @@ func (p *Processor) try(s session, size *batchSize) (progress, error) {
 		return p.tryAlone(s, names)
 	}
 	done := progress{claimed: len(b.claimed)}
-	if len(b.held) > 0 && s.stop.Err() == nil {
-		parked, err := p.park(s.stop, b.held)
+	if held := p.inTheWay(&b); len(held) > 0 && s.stop.Err() == nil {
+		parked, err := p.park(s.stop, held)
 		if err != nil && len(b.claimed) == 0 {
 			return done, err
 		}
