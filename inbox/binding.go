@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"encoding/hex"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -17,6 +19,22 @@ type binding struct {
 
 func (b binding) QueryContext(ctx context.Context, query string, _ ...any) (*sql.Rows, error) {
 	return b.querier.QueryContext(ctx, query, b.args...)
+}
+
+func (s *postgres) bind(q querier, args ...any) binding {
+	return binding{q, append(slices.Clip(s.config.DriverArgs), args...)}
+}
+
+// idArray is the text form of an array of ids.
+func idArray(ids []int64) string {
+	b := append(make([]byte, 0, 2+8*len(ids)), '{')
+	for i, id := range ids {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, id, 10)
+	}
+	return string(append(b, '}'))
 }
 
 // textArray is the text form of an array:

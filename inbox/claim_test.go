@@ -261,7 +261,9 @@ func (n *node) makeLive(t *testing.T, statements map[string]string) {
 	array = "'{" + strings.Trim(array, "[]") + "}'::bigint[]"
 	own := regexp.MustCompile(`pg_current_xact_id_if_assigned\(\)::text = '\d+'`)
 	several := regexp.MustCompile(`'\{[0-9,]+\}'::bigint\[\]`)
-	statements["processed"] = several.ReplaceAllString(own.ReplaceAllString(statements["processed"], "true"), array)
+	statements["processed"] = strings.NewReplacer(
+		"pg_current_xact_id_if_assigned()::text = $2::text", "true", "$1::bigint[]", array, "$3::text", "'10'",
+	).Replace(statements["processed"])
 	one := several.FindStringIndex(statements["failed"])
 	if one == nil {
 		t.Fatalf("no ids in %s", statements["failed"])

@@ -52,12 +52,12 @@ type Config struct {
 	// one for PostgreSQL. Default: none; what other processes accept is found
 	// by polling.
 	Waker Waker
-	// DriverArgs go in front of the arguments of the statement that stores
-	// messages, for drivers that take options there. With pgx,
+	// DriverArgs go in front of the arguments of this library's own frequent
+	// statements, for drivers that take options there. With pgx,
 	//
 	//	DriverArgs: []any{pgx.QueryExecModeCacheStatement}
 	//
-	// prepares that statement once per connection, which saves PostgreSQL half of
+	// prepares each of them once per connection, which saves PostgreSQL half of
 	// the work of a small accept. Leave it empty with another driver, and behind
 	// a pooler in transaction mode that does not know prepared statements
 	// (PgBouncer before 1.21, or with max_prepared_statements = 0).

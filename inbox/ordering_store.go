@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/uptrace/bun/dialect/pgdialect"
@@ -15,7 +16,7 @@ func (s *postgres) earliest(ctx context.Context, q querier, keys []string, ids [
 		Key string
 		ID  int64
 	}
-	if err := s.scan(ctx, q, &rows, s.text(postgresEarliest), pgdialect.Array(keys), pgdialect.Array(ids)); err != nil {
+	if err := s.scan(ctx, s.bind(q, textArray(keys), idArray(ids)), &rows, s.text(postgresEarliest)); err != nil {
 		return nil, err
 	}
 	first := make(map[string]int64, len(rows))
@@ -42,8 +43,8 @@ func (s *postgres) park(ctx context.Context, q querier, from map[string]int64) (
 }
 
 func (s *postgres) lockParking(ctx context.Context, q querier, keys []string) error {
-	_, err := s.exec(ctx, q, s.text(postgresParkLock), pgdialect.Array(keys))
-	return err
+	var locks int
+	return s.scan(ctx, s.bind(q, textArray(keys)), &locks, s.text(postgresParkLock))
 }
 
 func (s *postgres) unpark(ctx context.Context, q querier, keys []string, limit int) (u unparked, err error) {
@@ -56,7 +57,7 @@ func (s *postgres) unpark(ctx context.Context, q querier, keys []string, limit i
 		Due  time.Time
 		ID   int64
 	}
-	if err := s.scan(ctx, q, &rows, s.text(postgresUnpark), pgdialect.Array(keys), limit); err != nil {
+	if err := s.scan(ctx, s.bind(q, textArray(keys), strconv.Itoa(limit)), &rows, s.text(postgresUnpark)); err != nil {
 		return u, err
 	}
 	for _, r := range rows {

@@ -3,7 +3,7 @@ package inbox
 import (
 	"context"
 	"fmt"
-	"slices"
+	"strconv"
 	"time"
 
 	"github.com/uptrace/bun/dialect/pgdialect"
@@ -29,7 +29,7 @@ func (s *postgres) add(ctx context.Context, q querier, rows []row, bounded bool)
 		Ord int64
 		ID  int64
 	}
-	if err := s.scan(ctx, binding{q, append(slices.Clip(s.config.DriverArgs), args...)}, &stored, s.text(template)); err != nil {
+	if err := s.scan(ctx, s.bind(q, args...), &stored, s.text(template)); err != nil {
 		return nil, err
 	}
 	ids := make([]int64, len(rows))
@@ -151,8 +151,13 @@ func (s *postgres) processed(ctx context.Context, q querier, claimed []*Claimed)
 	for i, c := range claimed {
 		ids[i] = c.ID
 	}
-	array := pgdialect.Array(ids)
-	return s.execCount(ctx, q, len(ids), s.text(postgresProcessed), array, claimed[0].transaction, array, len(ids))
+	var settled int
+	q = s.bind(q, idArray(ids), claimed[0].transaction, strconv.Itoa(len(ids)))
+	err := s.scan(ctx, q, &settled, s.text(postgresProcessed))
+	if err == nil && settled != len(ids) {
+		err = errNotClaimed
+	}
+	return err
 }
 
 func (s *postgres) failed(ctx context.Context, q querier, processor string, failures []failure) error {

@@ -121,11 +121,14 @@ ORDER BY c.due, c.id`
 	postgresProcessed = `
 WITH done AS (
 	DELETE FROM {queue}
-	WHERE id = ANY (?::bigint[]) AND state = 0 AND pg_current_xact_id_if_assigned()::text = ?
+	WHERE id = ANY ($1::bigint[]) AND state = 0 AND pg_current_xact_id_if_assigned()::text = $2::text
+	RETURNING id
+), settled AS (
+	UPDATE {messages} SET status = 1, processed_at = {clock}
+	WHERE id = ANY ($1::bigint[]) AND status = 0 AND (SELECT count(*) FROM done) = $3::text::bigint
 	RETURNING id
 )
-UPDATE {messages} SET status = 1, processed_at = {clock}
-WHERE id = ANY (?::bigint[]) AND status = 0 AND (SELECT count(*) FROM done) = ?`
+SELECT count(*) FROM settled`
 
 	// Messages whose fate is another try or death.
 	postgresFailed = `
