@@ -15,7 +15,7 @@ import (
 // cleaned up. A claim behind the low-water mark does not walk over it again.
 func TestAnOldSnapshotDoesNotMakeClaimsDearer(t *testing.T) {
 	t.Parallel()
-	const messages = 10_000
+	const messages = 12_000
 	n, sent := recorded(t, target{"pgx", testdb.Postgres(t)})
 	old, err := n.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	if err != nil {
@@ -28,7 +28,7 @@ func TestAnOldSnapshotDoesNotMakeClaimsDearer(t *testing.T) {
 	for chunk := range slices.Chunk(taskIDs("m", messages), 1000) {
 		n.accept(t, chunk...)
 	}
-	if got := n.drain(t, n.mustProcessor(t, inbox.ProcessorConfig{BatchSize: 100, BatchDuration: time.Minute})); got != messages {
+	if got := n.drain(t, n.mustProcessor(t, inbox.ProcessorConfig{BatchSize: 10, BatchDuration: time.Minute})); got != messages {
 		t.Fatalf("%d processed", got)
 	}
 	marked := ""

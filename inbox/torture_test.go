@@ -88,7 +88,7 @@ type torturePlace struct {
 
 	mu       sync.Mutex
 	answered [tortureProcesses]int // rounds that were, per acceptor
-	stopping bool
+	stopping string                // the role that is not started again
 }
 
 // victim is a child process that is started again whenever it ends.
@@ -135,7 +135,7 @@ func (v *victim) live() bool {
 	v.mu.Lock()
 	v.cmd, v.stdin, v.expects, v.delay = cmd, stdin, false, 0
 	v.mu.Unlock()
-	if v.place.isStopping() {
+	if v.place.isStopping(o.Role) {
 		_ = stdin.Close()
 	}
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
@@ -151,7 +151,7 @@ func (v *victim) live() bool {
 	} else if err != nil && !(killed(err) && expected) {
 		v.place.t.Errorf("a child (%s) ended by itself: %v\n%s", o.Role, err, stderr.String())
 	}
-	if v.place.isStopping() {
+	if v.place.isStopping(o.Role) {
 		return false
 	}
 	time.Sleep(delay)
@@ -179,16 +179,16 @@ func (v *victim) finish() {
 	<-v.done
 }
 
-func (p *torturePlace) isStopping() bool {
+func (p *torturePlace) isStopping(role string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.stopping
+	return p.stopping == role
 }
 
-func (p *torturePlace) stop(stopping bool) {
+func (p *torturePlace) stop(role string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stopping = stopping
+	p.stopping = role
 }
 
 // hear understands what an acceptor says.
@@ -292,11 +292,10 @@ func newTorturePlace(t *testing.T, seed uint64) *torturePlace {
 // calm has everything finished: acceptors first, then what is left in the queue,
 // then the processors.
 func (p *torturePlace) calm() {
-	p.stop(true)
+	p.stop("accept") // a processor that dies meanwhile is started again
 	for _, v := range p.gremlin.acceptors {
 		v.finish()
 	}
-	p.stop(false)
 	for _, name := range tortureNames {
 		if err := p.gremlin.repo.Resume(p.t.Context(), name); err != nil {
 			p.t.Errorf("resume: %v", err)
@@ -314,7 +313,7 @@ func (p *torturePlace) calm() {
 		left = p.admin.count(p.t, `SELECT count(*) FROM inbox_queue`)
 		time.Sleep(20 * time.Millisecond)
 	}
-	p.stop(true)
+	p.stop("process")
 	for _, v := range p.gremlin.processors {
 		v.finish()
 	}
