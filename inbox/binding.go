@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -27,14 +26,7 @@ func (s *postgres) bind(q querier, args ...any) binding {
 
 // idArray is the text form of an array of ids.
 func idArray(ids []int64) string {
-	b := append(make([]byte, 0, 2+8*len(ids)), '{')
-	for i, id := range ids {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, id, 10)
-	}
-	return string(append(b, '}'))
+	return string(append(appendIDs([]byte{'{'}, ids), '}'))
 }
 
 // textArray is the text form of an array:

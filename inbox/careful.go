@@ -59,14 +59,13 @@ func (p *Processor) tryAlone(s session, names []string) (progress, error) {
 	p.marks.reset()
 	starts := c.starts + 1
 	processed, err := p.single(s, c.ID, starts)
+	if processed {
+		return progress{claimed: 1, processed: 1}, nil
+	}
 	if undo := p.unstart(s.work, c.ID, starts); err == nil {
 		err = undo
 	}
-	done := progress{claimed: 1}
-	if processed {
-		done.processed = 1
-	}
-	return done, err
+	return progress{claimed: 1}, err
 }
 
 // unstart takes the note away unless the message was settled.

@@ -138,7 +138,7 @@ func (d *database) audit(ctx context.Context, q querier, after string, limit int
 }
 
 func (s *sqlite) beat(ctx context.Context, q querier, p pulse) (noticed int64, careful time.Duration, err error) {
-	now := s.now()
+	now := s.processClock()
 	_, err = s.exec(ctx, q, s.text(sqliteBeat), p.id, p.host, p.pid, p.process, p.workers, p.names,
 		sqliteTime(now), sqliteTime(now), sqliteTime(now.Add(p.lapse)))
 	if err != nil {
@@ -167,7 +167,7 @@ func (s *sqlite) beat(ctx context.Context, q querier, p pulse) (noticed int64, c
 }
 
 func (s *sqlite) addMinute(ctx context.Context, q querier, counts map[string]tally) error {
-	minute := s.now().UTC().Truncate(time.Minute)
+	minute := s.processClock().UTC().Truncate(time.Minute)
 	for name, t := range counts {
 		if _, err := s.exec(ctx, q, s.text(sqliteMinute), sqliteTime(minute), name, t.processed, t.failed, t.died); err != nil {
 			return err
@@ -178,10 +178,10 @@ func (s *sqlite) addMinute(ctx context.Context, q querier, counts map[string]tal
 }
 
 func (s *sqlite) start(ctx context.Context, q querier, c *Claimed, lease time.Duration) error {
-	return s.execCount(ctx, q, 1, s.text(sqliteStart), sqliteTime(s.now().Add(lease)), c.ID, c.starts)
+	return s.execCount(ctx, q, 1, s.text(sqliteStart), sqliteTime(s.processClock().Add(lease)), c.ID, c.starts)
 }
 
 func (s *sqlite) unstart(ctx context.Context, q querier, id int64, starts int) error {
-	_, err := s.exec(ctx, q, s.text(sqliteUnstart), sqliteTime(s.now()), id, starts)
+	_, err := s.exec(ctx, q, s.text(sqliteUnstart), sqliteTime(s.processClock()), id, starts)
 	return err
 }

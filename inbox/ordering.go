@@ -32,24 +32,12 @@ const heldAgain = 50 * time.Millisecond
 // inOrder tells the claimed messages that may start, in an order they may run
 // in, from those that are held up by their ordering key.
 func (r *Repository) inOrder(ctx context.Context, q querier, claimed []*Claimed) (ready, held []*Claimed, err error) {
-	var keys []string
-	var ids []int64
-	keyed := false
-	for _, c := range claimed {
-		keyed = keyed || c.OrderingKey != ""
-		if c.OrderingKey != "" && !c.busy {
-			keys, ids = append(keys, c.OrderingKey), append(ids, c.ID)
-		}
-	}
-	if !keyed {
+	if !slices.ContainsFunc(claimed, func(c *Claimed) bool { return c.OrderingKey != "" }) {
 		return claimed, nil, nil
 	}
-	var earliest map[string]int64
-	if len(keys) > 0 {
-		slices.Sort(keys)
-		if earliest, err = r.store.earliest(ctx, q, slices.Compact(keys), ids); err != nil {
-			return nil, nil, err
-		}
+	earliest, err := r.earliestOf(ctx, q, claimed)
+	if err != nil {
+		return nil, nil, err
 	}
 	for _, c := range claimed {
 		first, other := earliest[c.OrderingKey]
@@ -61,6 +49,27 @@ func (r *Repository) inOrder(ctx context.Context, q querier, claimed []*Claimed)
 	}
 	sortKeys(ready)
 	return ready, held, nil
+}
+
+// earliestOf finds the first unfinished message, other than these, of each
+// ordering key whose lock is ours.
+func (r *Repository) earliestOf(ctx context.Context, q querier, claimed []*Claimed) (map[string]int64, error) {
+	var keys []string
+	var ids []int64
+	for _, c := range claimed {
+		if c.OrderingKey != "" && !c.busy {
+			keys, ids = append(keys, c.OrderingKey), append(ids, c.ID)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	return r.store.earliest(ctx, q, distinct(keys), ids)
+}
+
+func distinct(keys []string) []string {
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // sortKeys brings the messages of each key into the order they were accepted
@@ -97,19 +106,8 @@ func (r *Repository) mayStart(ctx context.Context, q querier, c *Claimed) (bool,
 // firstOfKeys claims what holds others up, where it is due as well: it may be
 // due later than they are, and behind the limit of their claim.
 func (r *Repository) firstOfKeys(ctx context.Context, q querier, marks []mark, held []*Claimed, limit int) (ready []*Claimed, err error) {
-	var keys []string
-	var ids []int64
-	for _, c := range held {
-		if !c.busy {
-			keys, ids = append(keys, c.OrderingKey), append(ids, c.ID)
-		}
-	}
-	if len(keys) == 0 {
-		return nil, nil
-	}
-	slices.Sort(keys)
-	earliest, err := r.store.earliest(ctx, q, slices.Compact(keys), ids)
-	if err != nil {
+	earliest, err := r.earliestOf(ctx, q, held)
+	if err != nil || len(earliest) == 0 {
 		return nil, err
 	}
 	paused, err := r.paused(ctx, q)
@@ -211,8 +209,7 @@ func (p *Processor) settle(ctx context.Context, tx querier, done []*Claimed, fai
 	if len(keys) == 0 {
 		return u, nil
 	}
-	slices.Sort(keys)
-	keys = slices.Compact(keys)
+	keys = distinct(keys)
 	// As many as a batch takes, so that others do not have to park them again.
 	return p.repo.store.unpark(ctx, tx, keys, max(p.config.BatchSize/len(keys), 1))
 }

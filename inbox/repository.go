@@ -199,7 +199,11 @@ func (k OutcomeKind) observed() ObservationKind {
 // GetMany claims at most limit due messages of registered names in the caller's
 // transaction, oldest due time first: they are locked until it ends. With names
 // given, only those, their former names included. Hand each to
-// Processor.Process, then commit.
+// Processor.Process, in the order given, then commit and say Committed.
+//
+// Of an ordering key it returns only what may start, and holds the key until the
+// transaction ends. Messages that have to wait stay in the way of later calls:
+// where keys have long backlogs, use Run or Drain.
 //
 // ErrNoTransaction when tx is not a transaction; ErrUnregistered for a name that
 // the NameMap does not know.

@@ -17,14 +17,6 @@ const sqliteTimeFormat = "2006-01-02T15:04:05.000000Z"
 // sqliteTime is the only way a time gets into SQLite.
 func sqliteTime(t time.Time) string { return t.UTC().Format(sqliteTimeFormat) }
 
-// now is the database's clock: SQLite runs in this process.
-func (s *sqlite) now() time.Time {
-	if s.config.Clock != nil {
-		return s.config.Clock()
-	}
-	return time.Now()
-}
-
 // placeholders fills in {rows} or {list} for n values.
 func placeholders(template string, columns, n int) string {
 	group := strings.TrimPrefix(strings.Repeat(", ?", columns), ", ")
@@ -35,7 +27,7 @@ func placeholders(template string, columns, n int) string {
 }
 
 func (s *sqlite) add(ctx context.Context, q querier, rows []row, _ bool) ([]int64, error) {
-	now := s.now()
+	now := s.processClock()
 	args := make([]any, 0, 8*len(rows))
 	for i := range rows {
 		r := &rows[i]
@@ -90,7 +82,7 @@ func (s *sqlite) existing(ctx context.Context, q querier, identities []Identity)
 // claim asks for one name after the other: that is cheap inside the process.
 // SQLite leaves no dead rows behind, so the marks are not needed.
 func (s *sqlite) claim(ctx context.Context, q querier, marks []mark, without []string, limit int) ([]*Claimed, error) {
-	now := sqliteTime(s.now())
+	now := sqliteTime(s.processClock())
 	template := placeholders(s.text(sqliteClaim), 1, len(without))
 	var claimed []*Claimed
 	for _, m := range marks {
@@ -117,7 +109,7 @@ func (s *sqlite) claim(ctx context.Context, q querier, marks []mark, without []s
 }
 
 func (s *sqlite) claimOne(ctx context.Context, q querier, id int64, starts int) (*Claimed, error) {
-	claimed, err := s.claimed(ctx, q, s.text(sqliteClaimOne), id, sqliteTime(s.now()), starts)
+	claimed, err := s.claimed(ctx, q, s.text(sqliteClaimOne), id, sqliteTime(s.processClock()), starts)
 	if err != nil || len(claimed) == 0 {
 		return nil, err
 	}
@@ -158,7 +150,7 @@ func (s *sqlite) processed(ctx context.Context, q querier, claimed []*Claimed) e
 	if err := s.execCount(ctx, q, n, placeholders(s.text(sqliteDelete), 1, n), ids...); err != nil {
 		return err
 	}
-	args := append([]any{sqliteTime(s.now())}, ids...)
+	args := append([]any{sqliteTime(s.processClock())}, ids...)
 	return s.execCount(ctx, q, n, placeholders(s.text(sqliteProcessed), 1, n), args...)
 }
 
@@ -169,7 +161,7 @@ func (s *sqlite) failed(ctx context.Context, q querier, processor string, failur
 			state = statusDead
 		}
 		err := s.execCount(ctx, q, 1, s.text(sqliteFailedQueue),
-			f.attempts, f.interruptions, state, sqliteTime(s.now().Add(f.delay)), f.leaves,
+			f.attempts, f.interruptions, state, sqliteTime(s.processClock().Add(f.delay)), f.leaves,
 			f.ID, f.Claimed.attempts, f.Claimed.interruptions)
 		if err != nil {
 			return err
@@ -180,7 +172,7 @@ func (s *sqlite) failed(ctx context.Context, q querier, processor string, failur
 		if err := s.execCount(ctx, q, 1, s.text(sqliteFailedMessage), f.attempts, state, f.err, f.ID); err != nil {
 			return err
 		}
-		started := sqliteTime(s.now().Add(-f.duration))
+		started := sqliteTime(s.processClock().Add(-f.duration))
 		if _, err := s.exec(ctx, q, s.text(sqliteRemember), f.ID, started, f.duration.Microseconds(), processor, f.err, f.ID); err != nil {
 			return err
 		}
@@ -198,18 +190,18 @@ func (s *sqlite) anyDue(ctx context.Context, names []string) (bool, error) {
 	for _, name := range names {
 		args = append(args, name)
 	}
-	args = append(args, sqliteTime(s.now()))
+	args = append(args, sqliteTime(s.processClock()))
 	var due bool
 	err := s.scan(ctx, s.db.DB, &due, placeholders(s.text(sqliteDue), 1, len(names)), args...)
 	return due, err
 }
 
 func (s *sqlite) receive(ctx context.Context, q querier, receipt row) (fresh bool, err error) {
-	now := sqliteTime(s.now())
+	now := sqliteTime(s.processClock())
 	result, err := s.exec(ctx, q, s.text(sqliteReceive), receipt.Source, receipt.MessageID, receipt.Name, receipt.metadata, now, now)
 	return inserted(result, err)
 }
 
 func (s *sqlite) stamp(ctx context.Context, q querier, receipt row) error {
-	return s.execCount(ctx, q, 1, s.text(sqliteStamp), sqliteTime(s.now()), receipt.metadata, receipt.Source, receipt.MessageID, receipt.Name)
+	return s.execCount(ctx, q, 1, s.text(sqliteStamp), sqliteTime(s.processClock()), receipt.metadata, receipt.Source, receipt.MessageID, receipt.Name)
 }

@@ -89,7 +89,7 @@ func (s *sqlite) backlog(ctx context.Context, names []string, limit int64) (Back
 			return Backlog{}, err
 		}
 	}
-	now := s.now()
+	now := s.processClock()
 	for _, name := range names {
 		var oldest string
 		if err := s.scan(ctx, s.db.DB, &oldest, s.text(sqliteBacklogOldest), name, sqliteTime(now)); err != nil {

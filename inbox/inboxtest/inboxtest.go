@@ -42,7 +42,7 @@ type Case struct {
 func Run(t *testing.T, open func(t *testing.T) *bun.DB) {
 	t.Helper()
 	seen := map[string]bool{}
-	for _, group := range [][]Case{onceCases, batchCases, acceptCases, transactCases, commitCases, identityCases, payloadCases, entryCases, claimCases, typesCases, dispatchCases, retryCases, orderCases, observeCases, carefulCases, runCases, operateCases, listCases, sweepCases} {
+	for _, group := range [][]Case{onceCases, batchCases, acceptCases, transactCases, commitCases, identityCases, payloadCases, entryCases, claimCases, typesCases, dispatchCases, retryCases, orderCases, heldCases, observeCases, carefulCases, runCases, operateCases, manyCases, listCases, sweepCases} {
 		for _, c := range group {
 			if seen[c.Name] {
 				t.Fatalf("two rules are called %q", c.Name)
