@@ -25,6 +25,11 @@ var observeCases = []Case{
 		Body: observesNoRollback,
 	},
 	{
+		Name: "observers do not see what a stop cut short",
+		Rule: "A run that was given up for a stop is neither an attempt nor a postponement.",
+		Body: observesNoStop,
+	},
+	{
 		Name: "what happens in the caller's transaction is observed when he says Committed",
 		Rule: "Add and Process do not know of the commit.",
 		Body: observesCommitted,
@@ -148,6 +153,18 @@ func observesNoRollback(t *testing.T, e *Env) {
 	if w.runs < 5 {
 		t.Errorf("%d runs were started: the batch was not run again", w.runs)
 	}
+}
+
+func observesNoStop(t *testing.T, e *Env) {
+	w := e.observed(t)
+	e.crashed(t) // so that it runs alone
+	entered, release := e.blocked("slow")
+	defer close(release)
+	e.Accept(t, "slow")
+	r := start(t, e.Processor(t, inbox.ProcessorConfig{Workers: 1, ShutdownGrace: -1}))
+	<-entered
+	r.stop(t)
+	w.expect(t, "stopped", "stored slow")
 }
 
 func observesCommitted(t *testing.T, e *Env) {

@@ -43,6 +43,11 @@ var heldCases = []Case{
 		Body: followersLeaveClaim,
 	},
 	{
+		Name: "a paused message at the head of its key is not handed out",
+		Rule: "GetMany looks for what holds others up, and keeps to pauses there too.",
+		Body: pausedHead,
+	},
+	{
 		Name: "an audit wakes a parked message that nobody would wake",
 		Rule: "What went around the rules costs time, not messages.",
 		Body: auditWakes,
@@ -145,6 +150,29 @@ func followersLeaveClaim(t *testing.T, e *Env) {
 	e.Drain(t, e.Processor(t, inbox.ProcessorConfig{BatchSize: 4}))
 	if got := e.effectsOf(t, "k:"); len(got) != 300 || !slices.IsSorted(got) {
 		t.Errorf("%d effects, sorted: %v", len(got), slices.IsSorted(got))
+	}
+}
+
+func pausedHead(t *testing.T, e *Env) {
+	e.bulks(func([]string) error { return nil })
+	entries := e.keyed("k", "k:1", "k:2")
+	entries[0].Message = Bulk{ID: "k:1"}
+	if _, err := e.Repo.Accept(t.Context(), entries); err != nil {
+		t.Fatal(err)
+	}
+	// So that a claim of one finds the follower.
+	e.Exec(t, `UPDATE inbox_queue SET due = '2000-01-01T00:00:00.000000Z' WHERE id = ?`, e.Row(t, "k:2").ID)
+	if err := e.Repo.Pause(t.Context(), "bulk"); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.claim(t, e.Repo, 1); len(got) != 0 {
+		t.Errorf("GetMany handed out %q although it is paused", got)
+	}
+	if err := e.Repo.Resume(t.Context(), "bulk"); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.claim(t, e.Repo, 1); len(got) != 1 || got[0] != "k:1" {
+		t.Errorf("GetMany handed out %q, want the head", got)
 	}
 }
 
