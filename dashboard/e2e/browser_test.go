@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -195,16 +196,22 @@ func (b *tab) fill(selector, text string) {
 	b.do("fill "+selector, chromedp.SetValue(chromedp.CSS(selector), text))
 }
 
-// eval evaluates an expression in the page.
+// eval evaluates an expression in the page. It asks again when the page was just
+// replaced by the next one: the expression was not evaluated then.
 func eval[T any](b *tab, expression string) T {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, 60*time.Second)
 	defer cancel()
-	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
-	if err != nil {
-		b.Fatalf("evaluate %s: %v", expression, err)
+	for {
+		value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
+		if err == nil {
+			return value
+		}
+		if ctx.Err() != nil || !strings.Contains(err.Error(), "Cannot find context") {
+			b.Fatalf("evaluate %s: %v", expression, err)
+		}
+		time.Sleep(20 * time.Millisecond)
 	}
-	return value
 }
 
 // photograph writes docs/images/dashboard-<name>.png, the whole page, when
@@ -234,10 +241,20 @@ func (b *tab) picture(name string, view chromedp.Action[[]byte]) {
 	}
 }
 
-// until waits until an expression is true.
+// until waits until an expression is true. While a page goes and the next one
+// comes there is nothing to ask, which is not yet a failure.
 func until(expression string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := chromedp.Poll[bool](expression)(ctx, t)
-		return err
+		for {
+			met, err := chromedp.Evaluate[bool](expression)(ctx, t)
+			if met && err == nil {
+				return nil
+			}
+			select {
+			case <-ctx.Done():
+				return errors.Join(ctx.Err(), err)
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
 	})
 }

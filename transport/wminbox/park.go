@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"embed"
 	"encoding/binary"
 	"encoding/json"
@@ -95,7 +96,12 @@ func (p *Park) Migrate(ctx context.Context) error {
 	if there, err := p.exists(ctx, p.db); there || err != nil {
 		return err
 	}
-	err = p.db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
+	// Each statement has to see what was committed while it waited for the lock.
+	options := &sql.TxOptions{}
+	if p.postgres() {
+		options.Isolation = sql.LevelReadCommitted
+	}
+	err = p.db.RunInTx(ctx, options, func(ctx context.Context, tx bun.Tx) error {
 		if lock != "" {
 			if _, err := tx.NewRaw(lock, p.table).Exec(ctx); err != nil {
 				return err
@@ -151,7 +157,7 @@ func (p *Park) postgres() bool { return p.db.Dialect().Name() == dialect.PG }
 
 func (p *Park) exists(ctx context.Context, db bun.IDB) (there bool, err error) {
 	if p.postgres() {
-		err = db.NewRaw(`SELECT to_regclass(?) IS NOT NULL`, p.table).Scan(ctx, &there)
+		err = db.NewRaw(parkPostgresExists, p.table).Scan(ctx, &there)
 	} else {
 		err = db.NewRaw(`SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?)`, p.config.Prefix+"_rejects").Scan(ctx, &there)
 	}
