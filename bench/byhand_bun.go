@@ -118,14 +118,16 @@ func (b *byHandBun) batch(ctx context.Context, tx bun.Tx, claim string, from *po
 		if how.many {
 			continue
 		}
-		if err := insertWithBun(ctx, tx, &messages[i], w); err != nil {
+		if err := insertWithBun(ctx, tx, &messages[i]); err != nil {
 			return 0, err
 		}
+		w.did(1)
 	}
 	if how.many {
-		if err := insertManyWithBun(ctx, tx, messages, w); err != nil {
+		if err := insertManyWithBun(ctx, tx, messages); err != nil {
 			return 0, err
 		}
+		w.did(len(messages))
 	}
 	*from = position{batch[len(batch)-1].Due, batch[len(batch)-1].ID}
 	return len(batch), settled(tx.NewRaw(bunSettle, pgdialect.Array(ids), len(ids)).Exec(ctx))(len(ids))

@@ -15,7 +15,7 @@ func allCases(b *bench) (all []*benchCase) {
 var (
 	inTables     = []string{letterboxPeer, byHandPeer}
 	acceptors    = []string{letterboxPeer, byHandPeer, byHandBunPeer, riverPeer, guePeer, watermillPeer, watermillQueuePeer}
-	processors   = []string{letterboxPeer, byHandPeer, byHandBunPeer, riverPeer, riverTunedPeer, guePeer, watermillPeer, watermillQueuePeer}
+	processors   = []string{letterboxPeer, letterboxBunPeer, byHandPeer, byHandBunPeer, riverPeer, riverTunedPeer, guePeer, watermillPeer, watermillQueuePeer}
 	latencyPeers = []string{letterboxPeer, togetherPeer, byHandPeer, riverPeer, riverTunedPeer, guePeer, watermillPeer, watermillQueuePeer}
 )
 
@@ -85,7 +85,7 @@ func drainCases() []*benchCase {
 		{
 			name: "drain-batch-100", about: "full backlog, one handler call per batch", limit: setBasedPeer,
 			build: func(ctx context.Context, b *bench) (all []contender, err error) {
-				for _, name := range []string{letterboxPeer, byHandPeer, byHandBunPeer, setBasedPeer} {
+				for _, name := range []string{letterboxPeer, letterboxBunPeer, byHandPeer, byHandBunPeer, setBasedPeer} {
 					d, err := b.drainOf(ctx, name, 5*b.scale.rows, 100, true)
 					if err != nil {
 						return nil, err

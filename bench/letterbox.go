@@ -23,6 +23,8 @@ type letterbox struct {
 	apart bool
 	// listening has somebody listen who does nothing else.
 	listening bool
+	// bun has handlers that write through bun.
+	bun bool
 
 	db   *bun.DB
 	repo *inbox.Repository
@@ -30,7 +32,8 @@ type letterbox struct {
 	end  []func()
 }
 
-func newLetterbox() peer { return &letterbox{} }
+func newLetterbox() peer    { return &letterbox{} }
+func newLetterboxBun() peer { return &letterbox{bun: true} }
 
 func (l *letterbox) open(ctx context.Context, dsn string) (err error) {
 	if l.db, l.repo, err = l.openProcess(ctx, dsn); err != nil {
@@ -104,18 +107,36 @@ func acceptInto(ctx context.Context, repo *inbox.Repository, messages []message)
 }
 
 func (l *letterbox) process(ctx context.Context, how settings, w *work) error {
-	return processWith(ctx, l.repo, l.db, how, w)
+	write := prepared
+	if l.bun {
+		write = throughBun
+	}
+	return processWith(ctx, l.repo, l.db, write, how, w)
 }
 
-func processWith(ctx context.Context, repo *inbox.Repository, db *bun.DB, how settings, w *work) error {
+// effects are ways to write a handler.
+type effects struct {
+	one  func(ctx context.Context, db *bun.DB, m *message) error
+	many func(ctx context.Context, db *bun.DB, messages []message) error
+}
+
+func processWith(ctx context.Context, repo *inbox.Repository, db *bun.DB, write effects, how settings, w *work) error {
 	requests := mediator.NewRequestMap()
 	if how.many {
 		mediator.BindBatch(requests, func(ctx context.Context, messages []message) error {
-			return insertManyWithBun(ctx, inbox.DB(ctx, db), messages, w)
+			err := write.many(ctx, db, messages)
+			if err == nil {
+				w.did(len(messages))
+			}
+			return err
 		})
 	} else {
 		mediator.BindCommand(requests, func(ctx context.Context, m message) error {
-			return insertWithBun(ctx, inbox.DB(ctx, db), &m, w)
+			err := write.one(ctx, db, &m)
+			if err == nil {
+				w.did(1)
+			}
+			return err
 		})
 	}
 	p, err := inbox.NewProcessor(repo, inbox.ProcessorConfig{
@@ -127,21 +148,38 @@ func processWith(ctx context.Context, repo *inbox.Repository, db *bun.DB, how se
 	return w.until(ctx, p.Run)
 }
 
-func insertWithBun(ctx context.Context, db bun.IDB, m *message, w *work) error {
+// prepared are handlers on inbox.SQL, whose statements pgx keeps prepared.
+var prepared = effects{
+	one: func(ctx context.Context, db *bun.DB, m *message) error {
+		_, err := inbox.SQL(ctx, db.DB).ExecContext(ctx, insertEffect, pgx.QueryExecModeCacheStatement, m.ID, m.Account, m.Cents)
+		return err
+	},
+	many: func(ctx context.Context, db *bun.DB, messages []message) error {
+		ids, accounts, cents := columns(messages)
+		_, err := inbox.SQL(ctx, db.DB).ExecContext(ctx, insertEffects, pgx.QueryExecModeCacheStatement, ids, accounts, cents)
+		return err
+	},
+}
+
+// throughBun are handlers on inbox.DB: bun writes the arguments into the text.
+var throughBun = effects{
+	one: func(ctx context.Context, db *bun.DB, m *message) error {
+		return insertWithBun(ctx, inbox.DB(ctx, db), m)
+	},
+	many: func(ctx context.Context, db *bun.DB, messages []message) error {
+		return insertManyWithBun(ctx, inbox.DB(ctx, db), messages)
+	},
+}
+
+func insertWithBun(ctx context.Context, db bun.IDB, m *message) error {
 	_, err := db.NewRaw("INSERT INTO effects (message_id, account, cents) VALUES (?, ?, ?)", m.ID, m.Account, m.Cents).Exec(ctx)
-	if err == nil {
-		w.did(1)
-	}
 	return err
 }
 
-func insertManyWithBun(ctx context.Context, db bun.IDB, messages []message, w *work) error {
+func insertManyWithBun(ctx context.Context, db bun.IDB, messages []message) error {
 	ids, accounts, cents := columns(messages)
 	_, err := db.NewRaw("INSERT INTO effects (message_id, account, cents) SELECT * FROM unnest(?::text[], ?::text[], ?::bigint[])",
 		pgdialect.Array(ids), pgdialect.Array(accounts), pgdialect.Array(cents)).Exec(ctx)
-	if err == nil {
-		w.did(len(messages))
-	}
 	return err
 }
 

@@ -44,6 +44,7 @@ func (s settings) String() string {
 // The names of the peers, as they stand in tables and files.
 const (
 	letterboxPeer      = "letterbox"
+	letterboxBunPeer   = "letterbox-bun"
 	togetherPeer       = "letterbox-one-process"
 	byHandPeer         = "by-hand"
 	byHandBunPeer      = "by-hand-bun"
@@ -72,6 +73,7 @@ type profile struct {
 
 var profiles = map[string]profile{
 	letterboxPeer:      {new: newLetterbox, share: 1, workers: []int{4, 1, 16}},
+	letterboxBunPeer:   {new: newLetterboxBun, share: 1, workers: []int{4, 1, 16}},
 	togetherPeer:       {new: newLetterbox, share: 1, workers: []int{4}},
 	byHandPeer:         {new: newByHand, share: 1, workers: []int{4, 1, 16}},
 	byHandBunPeer:      {new: newByHandBun, share: 1, workers: []int{4, 1, 16}},

@@ -84,7 +84,10 @@ func (f *sqliteFile) verify(ctx context.Context, messages []message) error {
 type sqlitePeer func(ctx context.Context, f *sqliteFile, how settings, w *work, wake <-chan struct{}) error
 
 func sqliteLetterbox(ctx context.Context, f *sqliteFile, how settings, w *work, _ <-chan struct{}) error {
-	return processWith(ctx, f.repo, f.db, how, w)
+	return processWith(ctx, f.repo, f.db, effects{one: func(ctx context.Context, db *bun.DB, m *message) error {
+		_, err := inbox.SQL(ctx, db.DB).ExecContext(ctx, sqliteByHandEffect, m.ID, m.Account, m.Cents)
+		return err
+	}}, how, w)
 }
 
 var sqlitePeers = []struct {

@@ -2,59 +2,19 @@ package inbox_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/uptrace/bun"
-
 	"github.com/letterbox-go/letterbox/inbox"
 	"github.com/letterbox-go/letterbox/internal/testdb"
 	"github.com/letterbox-go/letterbox/mediator"
 )
-
-// recorder keeps the statements that were sent.
-type recorder struct {
-	mu   sync.Mutex
-	sent []string
-}
-
-func (r *recorder) hook() hook {
-	return hook{before: func(event *bun.QueryEvent) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.sent = append(r.sent, event.Query)
-	}}
-}
-
-// last returns the last statement that contains part.
-func (r *recorder) last(t *testing.T, part string) string {
-	t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i := len(r.sent) - 1; i >= 0; i-- {
-		if strings.Contains(r.sent[i], part) {
-			return r.sent[i]
-		}
-	}
-	t.Fatalf("no statement with %q was sent", part)
-	return ""
-}
-
-// recorded returns a node whose statements are kept.
-func recorded(t *testing.T, target target) (*node, *recorder) {
-	t.Helper()
-	n := openNode(t, target, false)
-	r := &recorder{}
-	n.db = n.db.WithQueryHook(r.hook())
-	n.reopen()
-	return n, r
-}
 
 // plannerSettings make the planner do what it would not do by itself.
 var plannerSettings = []string{
@@ -148,30 +108,6 @@ func (p plan) walk(visit func(plan)) {
 	}
 }
 
-// explain runs a statement under EXPLAIN in a transaction that is rolled back.
-func (n *node) explain(t *testing.T, statement string, settings ...string) (plan, string) {
-	t.Helper()
-	tx, err := n.db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tx.Rollback()
-	for _, setting := range settings {
-		if _, err := tx.Exec(setting); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var text string
-	if err := tx.Tx.QueryRowContext(t.Context(), `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+statement).Scan(&text); err != nil {
-		t.Fatalf("%v\n%s", err, statement)
-	}
-	var plans []struct{ Plan plan }
-	if err := json.Unmarshal([]byte(text), &plans); err != nil {
-		t.Fatal(err)
-	}
-	return plans[0].Plan, text
-}
-
 // crowd puts rows that no claim of "task" may touch before 10 fresh ones.
 func (n *node) crowd(t *testing.T) {
 	t.Helper()
@@ -194,7 +130,7 @@ func (n *node) crowd(t *testing.T) {
 // than 10 fresh ones, cost a claim nothing.
 func TestHotStatementsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
-	n, sent := recorded(t, target{"pgx", testdb.Postgres(t)})
+	n, sent := recorded(t)
 	n.crowd(t)
 	n.exec(t, `VACUUM ANALYZE inbox_queue, inbox_messages`)
 	// After its write, so that its batch is run again one by one.
@@ -210,9 +146,9 @@ func TestHotStatementsUseTheirIndexes(t *testing.T) {
 		t.Fatalf("%d effects, want 9", got)
 	}
 	claim := sent.last(t, "CROSS JOIN LATERAL")
-	statements := map[string]string{
+	statements := map[string]statement{
 		"claim":     claim,
-		"claim one": sent.last(t, "q\n\tWHERE q.id = "),
+		"claim one": sent.last(t, "q\n\tWHERE q.id = $1"),
 		"processed": sent.last(t, "WITH done AS"),
 		"failed":    sent.last(t, "new_interruptions"),
 		"add":       sent.last(t, "nextval"),
@@ -226,7 +162,7 @@ func TestHotStatementsUseTheirIndexes(t *testing.T) {
 			p, text := n.explain(t, statement, settings...)
 			buffers := p.Hit + p.Read
 			if buffers == 0 {
-				t.Errorf("%s does nothing:\n%s\n%s", name, statement, text)
+				t.Errorf("%s does nothing:\n%s\n%s", name, statement.text, text)
 			}
 			p.walk(func(node plan) {
 				if node.Type == "Seq Scan" && strings.HasPrefix(node.Relation, "inbox_") {
@@ -251,34 +187,39 @@ func TestHotStatementsUseTheirIndexes(t *testing.T) {
 
 // makeLive points the recorded statements at messages that are pending, and
 // drops the check of the transaction, which is long gone.
-func (n *node) makeLive(t *testing.T, statements map[string]string) {
+func (n *node) makeLive(t *testing.T, statements map[string]statement) {
 	t.Helper()
 	var ids []int64
 	if err := n.db.NewRaw(`SELECT id FROM inbox_messages WHERE message_id LIKE 'again%'`).Scan(t.Context(), &ids); err != nil || len(ids) != 10 {
 		t.Fatalf("ids %v, %v", ids, err)
 	}
-	array := strings.ReplaceAll(fmt.Sprint(ids), " ", ",")
-	array = "'{" + strings.Trim(array, "[]") + "}'::bigint[]"
+	array := "{" + strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]") + "}"
+	processed := statements["processed"]
+	processed.text = strings.ReplaceAll(processed.text, "pg_current_xact_id_if_assigned()::text = $2::text", "$2::text <> ''")
+	processed.args = []string{array, "0", "10"}
+	statements["processed"] = processed
+
 	own := regexp.MustCompile(`pg_current_xact_id_if_assigned\(\)::text = '\d+'`)
 	several := regexp.MustCompile(`'\{[0-9,]+\}'::bigint\[\]`)
-	statements["processed"] = strings.NewReplacer(
-		"pg_current_xact_id_if_assigned()::text = $2::text", "true", "$1::bigint[]", array, "$3::text", "'10'",
-	).Replace(statements["processed"])
-	one := several.FindStringIndex(statements["failed"])
-	if one == nil {
-		t.Fatalf("no ids in %s", statements["failed"])
-	}
 	failed := statements["failed"]
-	statements["failed"] = own.ReplaceAllString(failed[:one[0]]+fmt.Sprintf("'{%d}'::bigint[]", ids[0])+failed[one[1]:], "true")
-	// Their arguments are bound, which EXPLAIN cannot do without them.
-	statements["add"] = strings.NewReplacer(
-		"$1", `'{"","",""}'`, "$2", `'{"new","again00001","newer"}'`, "$3", `'{"task","task","task"}'`, "$4", `'{"","",""}'`,
-		"$5", `'{"\\\\x7b7d","\\\\x7b7d","\\\\x7b7d"}'`, "$6", `'{"","",""}'`, "$7", `'{"","",""}'`, "$8", `'{"","",""}'`,
-	).Replace(statements["add"])
-	statements["add one"] = strings.NewReplacer(
-		"$1", `''`, "$2", `'newest'`, "$3", `'task'`, "$4", `''`, "$5", `'{}'`, "$6", `''`, "$7", `''`, "$8", `''`,
-	).Replace(statements["add one"])
-	statements["claim one"] = regexp.MustCompile(`q\.id = \d+`).ReplaceAllString(statements["claim one"], fmt.Sprintf("q.id = %d", ids[0]))
+	one := several.FindStringIndex(failed.text)
+	if one == nil {
+		t.Fatalf("no ids in %s", failed.text)
+	}
+	failed.text = own.ReplaceAllString(failed.text[:one[0]]+fmt.Sprintf("'{%d}'::bigint[]", ids[0])+failed.text[one[1]:], "true")
+	statements["failed"] = failed
+
+	fresh := func(name string) {
+		s := statements[name]
+		s.args = slices.Clone(s.args)
+		for i := range s.args {
+			s.args[i] = strings.NewReplacer("fresh0000", "newer0000", "one", "newest").Replace(s.args[i])
+		}
+		statements[name] = s
+	}
+	fresh("add")
+	fresh("add one")
+	statements["claim one"] = statement{statements["claim one"].text, []string{fmt.Sprint(ids[0]), "0"}}
 }
 
 // checkClaimScan fails unless the time is part of the index condition.
@@ -296,7 +237,7 @@ func checkClaimScan(t *testing.T, node plan) {
 // off or steps back decides nothing.
 func TestDatabaseClockDecides(t *testing.T) {
 	t.Parallel()
-	n, sent := recorded(t, target{"pgx", testdb.Postgres(t)})
+	n, sent := recorded(t)
 	n.before = func(_ context.Context, id string) error {
 		if id == "fails" {
 			return inbox.RetryAfter(time.Minute, errors.New("on purpose"))
@@ -305,18 +246,20 @@ func TestDatabaseClockDecides(t *testing.T) {
 	}
 	n.accept(t, "ok", "fails")
 	n.drain(t, n.mustProcessor(t, inbox.ProcessorConfig{BatchSize: 1}))
-	literal := regexp.MustCompile(`'\{?"?\d{4}-\d\d-\d\d[ T]`)
-	for _, query := range sent.sent {
+	literal := regexp.MustCompile(`['{"]?\d{4}-\d\d-\d\d[ T]`)
+	if claim := sent.last(t, "CROSS JOIN LATERAL"); !strings.Contains(claim.text, "q.due <= statement_timestamp()") {
+		t.Errorf("the claim does not ask the database for the time:\n%s", claim.text)
+	}
+	for _, s := range sent.all() {
 		// The low-water mark came from the database itself.
-		if strings.Contains(query, "CROSS JOIN LATERAL") || strings.HasPrefix(query, "INSERT INTO effects") {
+		if strings.Contains(s.text, "CROSS JOIN LATERAL") || strings.HasPrefix(s.text, "INSERT INTO effects") {
 			continue
 		}
-		if literal.MatchString(query) {
-			t.Errorf("a time of this process is in\n%s", query)
+		for _, text := range append(s.args, s.text) {
+			if literal.MatchString(text) {
+				t.Errorf("a time of this process is in\n%s\n%s", s.text, text)
+			}
 		}
-	}
-	if claim := sent.last(t, "CROSS JOIN LATERAL"); !strings.Contains(claim, "q.due <= statement_timestamp()") {
-		t.Errorf("the claim does not ask the database for the time:\n%s", claim)
 	}
 	delay := n.count(t, `SELECT EXTRACT(epoch FROM due - clock_timestamp())::int FROM inbox_queue`)
 	if delay < 50 || delay > 60 {

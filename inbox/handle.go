@@ -77,7 +77,7 @@ func BatchFromContext(ctx context.Context) []Info {
 type handle struct {
 	db     *bun.DB
 	guard  *guard
-	nested *bun.DB // opened by the first BeginTx
+	nested *bun.DB // opened by bridged
 }
 
 var _ bun.IDB = (*handle)(nil)
@@ -174,13 +174,17 @@ func (h *handle) BeginTx(ctx context.Context, _ *sql.TxOptions) (bun.Tx, error) 
 	if release != nil {
 		context.AfterFunc(h.guard.handler, release)
 	}
+	return h.bridged().BeginTx(ctx, nil)
+}
+
+// bridged is the database that leads back to this handle.
+func (h *handle) bridged() *bun.DB {
 	h.guard.mu.Lock()
+	defer h.guard.mu.Unlock()
 	if h.nested == nil {
 		h.nested = bun.NewDB(sql.OpenDB(bridge{h}), h.db.Dialect())
 	}
-	nested := h.nested
-	h.guard.mu.Unlock()
-	return nested.BeginTx(ctx, nil)
+	return h.nested
 }
 
 // RunInTx runs fn in a savepoint, with the caller's own context.

@@ -8,13 +8,12 @@ import (
 	"time"
 
 	"github.com/letterbox-go/letterbox/inbox"
-	"github.com/letterbox-go/letterbox/internal/testdb"
 )
 
 // No list reads the whole history, with statistics or without.
 func TestListsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
-	n, sent := recorded(t, target{"pgx", testdb.Postgres(t)})
+	n, sent := recorded(t)
 	n.aged(t, 30_000, 10)
 	n.exec(t, `UPDATE inbox_messages SET status = 2, processed_at = NULL, last_error = 'boom ' || id % 7 WHERE id % 20 = 0`)
 	n.exec(t, `INSERT INTO inbox_queue (id, name, ordering_key, due, state)
@@ -43,25 +42,20 @@ func TestListsUseTheirIndexes(t *testing.T) {
 			},
 			"sweep": func() error { _, err := n.repo.Sweep(t.Context()); return err },
 		} {
-			sent.mu.Lock()
-			sent.sent = nil
-			sent.mu.Unlock()
+			sent.all()
 			if err := ask(); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			sent.mu.Lock()
-			queries := sent.sent
-			sent.mu.Unlock()
 			settings := ""
 			seen := 0
-			for _, query := range queries {
+			for _, query := range sent.all() {
 				switch {
-				case strings.Contains(query, "enable_hashjoin"):
-					settings = query
-				case strings.Contains(query, `"inbox_messages"`) && strings.Contains(query, "SELECT"):
+				case strings.Contains(query.text, "enable_hashjoin"):
+					settings = query.text
+				case strings.Contains(query.text, `"inbox_messages"`) && strings.Contains(query.text, "SELECT"):
 					seen++
 					if _, text := n.explain(t, query, settings); scans(text, "inbox_messages") {
-						t.Errorf("%s reads all messages:\n%s\n%s", name, query, text)
+						t.Errorf("%s reads all messages:\n%s\n%s", name, query.text, text)
 					}
 				}
 			}

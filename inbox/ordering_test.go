@@ -19,7 +19,7 @@ import (
 func TestBlockedKeyCostsOthersNothing(t *testing.T) {
 	t.Parallel()
 	const followers = 50_000
-	n, sent := recorded(t, target{"pgx", testdb.Postgres(t)})
+	n, sent := recorded(t)
 	p := n.mustProcessor(t, inbox.ProcessorConfig{BatchSize: 32, Workers: 1})
 	claim := func(prefix string) int {
 		t.Helper()
@@ -54,7 +54,7 @@ func TestBlockedKeyCostsOthersNothing(t *testing.T) {
 	}
 
 	// Few rows of one key among many of another: the planner must not walk them.
-	earliest := strings.NewReplacer("$1", `'{"hot","cold"}'`, "$2", `'{1000001,1000002}'`).Replace(sent.last(t, "AS k (key)"))
+	earliest := statement{sent.last(t, "AS k (key)").text, []string{`{"hot","cold"}`, `{1000001,1000002}`}}
 	for _, settings := range [][]string{nil, {`SET LOCAL plan_cache_mode = force_generic_plan`}, {`SET LOCAL enable_sort = off`}} {
 		plan, text := n.explain(t, earliest, settings...)
 		if buffers := plan.Hit + plan.Read; buffers > 20 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/uptrace/bun/dialect/pgdialect"
@@ -111,22 +112,28 @@ func (s *postgres) claim(ctx context.Context, q querier, marks []mark, without [
 			dues[i] = m.due.UTC().Format(postgresTime)
 		}
 	}
-	if without == nil {
-		without = []string{} // nil would be NULL
+	template, args := postgresClaim, []any{textArray(names), textArray(dues), idArray(ids)}
+	if len(without) > 0 {
+		template, args = postgresClaimWithout, append(args, textArray(without))
 	}
-	return s.claimed(ctx, q, postgresClaim, pgdialect.Array(names), pgdialect.Array(dues), pgdialect.Array(ids),
-		pgdialect.Array(without), limit, limit)
+	return s.claimed(ctx, s.bind(q, args...), limited(s.text(template), limit))
+}
+
+// limited fills in how many rows a claim takes.
+func limited(text string, limit int) string {
+	return strings.ReplaceAll(text, "{limit}", strconv.Itoa(limit))
 }
 
 func (s *postgres) claimOne(ctx context.Context, q querier, id int64, starts int) (*Claimed, error) {
-	claimed, err := s.claimed(ctx, q, postgresClaimOne, id, starts)
+	q = s.bind(q, strconv.FormatInt(id, 10), strconv.Itoa(starts))
+	claimed, err := s.claimed(ctx, q, s.text(postgresClaimOne))
 	if err != nil || len(claimed) == 0 {
 		return nil, err
 	}
 	return claimed[0], nil
 }
 
-func (s *postgres) claimed(ctx context.Context, q querier, template string, args ...any) ([]*Claimed, error) {
+func (s *postgres) claimed(ctx context.Context, q querier, query string) ([]*Claimed, error) {
 	var rows []struct {
 		claimedRow
 		Due        time.Time
@@ -134,7 +141,7 @@ func (s *postgres) claimed(ctx context.Context, q querier, template string, args
 		Xid        string
 		Busy       bool
 	}
-	if err := s.scan(ctx, q, &rows, s.text(template), args...); err != nil {
+	if err := s.scan(ctx, q, &rows, query); err != nil {
 		return nil, err
 	}
 	claimed := make([]*Claimed, len(rows))

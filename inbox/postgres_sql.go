@@ -81,29 +81,34 @@ UPDATE {messages} SET processed_at = {clock}, metadata = ?
 WHERE source = ? AND message_id = ? AND name = ? AND status = 1 AND payload IS NULL AND payload_removed_at IS NULL`
 
 	// Claim: for each name, the rows behind its mark in order of their due
-	// time. The LIMIT outside keeps it from locking more rows than it returns.
-	postgresClaim = `
+	// time. The LIMIT outside keeps it from locking more rows than it returns; it
+	// stands in the text, so that a plan that PostgreSQL keeps knows it.
+	postgresClaim        = postgresClaimHead + postgresClaimTail
+	postgresClaimWithout = postgresClaimHead + `AND q.ordering_key <> ALL ($4::text[])` + postgresClaimTail
+
+	postgresClaimHead = `
 WITH claimed AS MATERIALIZED (
 	SELECT c.*
-	FROM unnest(?::text[], ?::timestamptz[], ?::bigint[]) AS n (name, due, id)
+	FROM unnest($1::text[], $2::timestamptz[], $3::bigint[]) AS n (name, due, id)
 	CROSS JOIN LATERAL (
 		SELECT q.id, q.ordering_key, q.due, q.attempts, q.interruptions, q.starts
 		FROM {queue} q
 		WHERE q.name = n.name AND q.state = 0 AND q.due <= {now} AND (q.due, q.id) > (n.due, n.id)
-			AND q.ordering_key <> ALL (?::text[])
 			AND NOT COALESCE((SELECT true FROM {pauses} p WHERE p.name = n.name), false)
+			`
+	postgresClaimTail = `
 		ORDER BY q.due, q.id
-		LIMIT ?
+		LIMIT {limit}
 		FOR UPDATE SKIP LOCKED
 	) c
-	LIMIT ?
+	LIMIT {limit}
 )` + postgresClaimed
 
 	postgresClaimOne = `
 WITH claimed AS MATERIALIZED (
 	SELECT q.id, q.ordering_key, q.due, q.attempts, q.interruptions, q.starts
 	FROM {queue} q
-	WHERE q.id = ? AND q.state = 0 AND (q.due <= {now} OR q.starts > 0 AND q.starts = ?)
+	WHERE q.id = $1::text::bigint AND q.state = 0 AND (q.due <= {now} OR q.starts > 0 AND q.starts = $2::text::int)
 	FOR UPDATE SKIP LOCKED
 )` + postgresClaimed
 

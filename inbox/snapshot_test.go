@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/letterbox-go/letterbox/inbox"
-	"github.com/letterbox-go/letterbox/internal/testdb"
 )
 
 // While somebody holds an old snapshot, nothing that was deleted since can be
@@ -16,7 +15,7 @@ import (
 func TestAnOldSnapshotDoesNotMakeClaimsDearer(t *testing.T) {
 	t.Parallel()
 	const messages = 12_000
-	n, sent := recorded(t, target{"pgx", testdb.Postgres(t)})
+	n, sent := recorded(t)
 	old, err := n.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	if err != nil {
 		t.Fatal(err)
@@ -31,15 +30,10 @@ func TestAnOldSnapshotDoesNotMakeClaimsDearer(t *testing.T) {
 	if got := n.drain(t, n.mustProcessor(t, inbox.ProcessorConfig{BatchSize: 10, BatchDuration: time.Minute})); got != messages {
 		t.Fatalf("%d processed", got)
 	}
-	marked := ""
-	sent.mu.Lock()
-	for _, query := range sent.sent {
-		if strings.Contains(query, "CROSS JOIN LATERAL") && !strings.Contains(query, "-infinity") {
-			marked = query
-		}
-	}
-	sent.mu.Unlock()
-	if marked == "" {
+	marked, ok := sent.find(func(s statement) bool {
+		return strings.Contains(s.text, "CROSS JOIN LATERAL") && !strings.Contains(s.args[1], "-infinity")
+	})
+	if !ok {
 		t.Fatal("no claim started at a mark")
 	}
 	n.accept(t, taskIDs("again", 10)...)

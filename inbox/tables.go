@@ -3,10 +3,10 @@ package inbox
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/uptrace/bun"
-	"github.com/uptrace/bun/dialect/pgdialect"
 )
 
 // Tables are the names of the inbox's tables as they stand in SQL: quoted, and
@@ -97,12 +97,10 @@ func (r *Repository) ExplainClaim(ctx context.Context, names []string) (string, 
 		}
 		return text.String(), nil
 	}
-	dues, ids := make([]string, len(names)), make([]int64, len(names))
-	for i := range dues {
-		dues[i] = "-infinity"
-	}
+	dues := slices.Repeat([]string{"-infinity"}, len(names))
+	ids := make([]int64, len(names))
 	var text string
-	err := r.scan(ctx, r.db.DB, &text, "EXPLAIN (FORMAT JSON) "+r.text(postgresClaim),
-		pgdialect.Array(names), pgdialect.Array(dues), pgdialect.Array(ids), pgdialect.Array([]string{}), 32, 32)
+	q := binding{r.db.DB, []any{textArray(names), textArray(dues), idArray(ids)}}
+	err := r.scan(ctx, q, &text, "EXPLAIN (FORMAT JSON) "+limited(r.text(postgresClaim), 32))
 	return text, r.wrap("explain claim", err)
 }
