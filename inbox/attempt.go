@@ -67,8 +67,7 @@ func (p *Processor) runHook(ctx context.Context, tx querier, r *result) attempt 
 	})
 }
 
-// call runs fn in a goroutine of its own, with a guarded handle on tx in its
-// context.
+// call runs fn in another goroutine, with a guarded handle on tx in its context.
 func (p *Processor) call(ctx context.Context, tx querier, c *Claimed, timeout time.Duration, fn func(context.Context) error) attempt {
 	began := time.Now()
 	timed, cancel := withTimeout(ctx, timeout)
@@ -78,7 +77,7 @@ func (p *Processor) call(ctx context.Context, tx querier, c *Claimed, timeout ti
 	handle.guard = newGuard(p.repo.database, tx, handlerCtx)
 
 	done := make(chan error, 1)
-	go func() {
+	release := start(handlerCtx, func() {
 		err := errGoexit
 		defer func() {
 			if r := recover(); r != nil {
@@ -87,7 +86,7 @@ func (p *Processor) call(ctx context.Context, tx querier, c *Claimed, timeout ti
 			done <- err
 		}()
 		err = probed(fn(handlerCtx))
-	}()
+	})
 
 	a := attempt{ctx: ctx, began: began}
 	select {
@@ -96,15 +95,14 @@ func (p *Processor) call(ctx context.Context, tx querier, c *Claimed, timeout ti
 		a.err, a.leaked = p.awaitCancelled(done)
 	}
 	a.duration = time.Since(began)
+	release(!a.leaked && !errors.Is(a.err, errGoexit))
 	cause := context.Cause(handlerCtx)
 	a.stopped = errors.Is(cause, errShutdown)
 	// Drivers watch the deadline themselves, and may be ahead of the context.
 	a.timedOut = errors.Is(cause, errHandlerTimeout) ||
 		cause == nil && a.err != nil && timeout > 0 && a.duration >= timeout
 	if !a.leaked {
-		stop := time.AfterFunc(p.config.HandlerGrace, cancel)
-		handle.guard.returned(p.config.HandlerGrace)
-		stop.Stop()
+		handle.guard.returned(p.config.HandlerGrace, cancel)
 	}
 	cancel()
 	p.inspect(&a, handle.guard)

@@ -10,7 +10,8 @@ import (
 
 // binding sends a statement through bun, hooks included, with arguments that the
 // driver binds. bun itself would write them into the text. Only strings and bytes
-// mean the same to every driver; arrays go as text, which PostgreSQL casts.
+// mean the same to every driver; arrays go as text, which PostgreSQL casts, where
+// Config.DriverArgs does not tell that the driver takes slices.
 type binding struct {
 	querier
 	args []any
@@ -22,6 +23,22 @@ func (b binding) QueryContext(ctx context.Context, query string, _ ...any) (*sql
 
 func (s *postgres) bind(q querier, args ...any) binding {
 	return binding{q, append(slices.Clip(s.config.DriverArgs), args...)}
+}
+
+// texts is an array of strings as an argument.
+func (s *postgres) texts(values []string) any {
+	if len(s.config.DriverArgs) > 0 {
+		return values
+	}
+	return textArray(values)
+}
+
+// blobs is an array of bytes as an argument.
+func (s *postgres) blobs(values [][]byte) any {
+	if len(s.config.DriverArgs) > 0 {
+		return values
+	}
+	return byteaArray(values)
 }
 
 // idArray is the text form of an array of ids.

@@ -58,7 +58,8 @@ type Config struct {
 	//	DriverArgs: []any{pgx.QueryExecModeCacheStatement}
 	//
 	// prepares each of them once per connection, which saves PostgreSQL half of
-	// the work of a small accept. Leave it empty with another driver, and behind
+	// the work of a small accept. Arrays are then handed over as []string and
+	// [][]byte, which pgx sends in binary. Leave it empty with another driver, and behind
 	// a pooler in transaction mode that does not know prepared statements
 	// (PgBouncer before 1.21, or with max_prepared_statements = 0).
 	DriverArgs []any

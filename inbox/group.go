@@ -14,6 +14,10 @@ const (
 	groupsAtOnce = 2
 	// groupTimeout bounds a group, which no caller's context can.
 	groupTimeout = 30 * time.Second
+	// groupPatience is how long a call that is a group by itself keeps others from
+	// their turn: it may wait for somebody's open transaction with one of its ids.
+	// A group of several gives up by itself, see postgresBounded.
+	groupPatience = 50 * time.Millisecond
 )
 
 // errAlone tells a call of Accept that its group could not be stored: it tries
@@ -84,6 +88,10 @@ func (g *group) leave(ctx context.Context, c *call) error {
 func (g *group) run(ctx context.Context, calls []*call) {
 	err := errAlone // should the store panic
 	var outcomes []Outcome
+	next := sync.OnceFunc(g.next)
+	if len(calls) == 1 {
+		defer time.AfterFunc(groupPatience, next).Stop()
+	}
 	defer func() {
 		for _, c := range calls {
 			if c.err = err; err == nil {
@@ -91,7 +99,7 @@ func (g *group) run(ctx context.Context, calls []*call) {
 			}
 			close(c.done)
 		}
-		g.next()
+		next()
 	}()
 	rows := calls[0].rows
 	if len(calls) > 1 {
@@ -103,7 +111,7 @@ func (g *group) run(ctx context.Context, calls []*call) {
 			rows = append(rows, c.rows...)
 		}
 	}
-	outcomes, err = g.repo.accept(ctx, rows, true)
+	outcomes, err = g.repo.accept(ctx, rows, len(calls) > 1)
 	switch {
 	case err == nil:
 	case len(calls) > 1 && !connectionLost(err), g.repo.dialect.retryCode(err) != "":

@@ -106,8 +106,10 @@ func TestAnAcceptThatWaitsForALockHoldsNobodyUp(t *testing.T) {
 	if _, err := repo.Add(t.Context(), tx, creditEntry("held")); err != nil {
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
 	waited := make(chan inbox.OutcomeKind, 4)
-	for range cap(waited) {
+	for n := 1; n <= cap(waited); n++ {
 		go func() {
 			outcomes, err := repo.Accept(t.Context(), creditEntry("held"))
 			if err != nil {
@@ -117,9 +119,13 @@ func TestAnAcceptThatWaitsForALockHoldsNobodyUp(t *testing.T) {
 			}
 			waited <- outcomes[0].Kind
 		}()
+		for waiting := 0; waiting < n; { // one after the other, each as a group by itself
+			err := db.NewRaw(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(ctx, &waiting)
+			if err != nil {
+				t.Fatalf("%d calls wait for the lock: %v", waiting, err)
+			}
+		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
 	for i := range 50 {
 		if _, err := repo.Accept(ctx, creditEntry(fmt.Sprint("free", i))); err != nil {
 			t.Fatalf("call %d: %v", i, err)

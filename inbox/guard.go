@@ -221,8 +221,9 @@ func (g *guard) keep(rows *sql.Rows, closer func() error) {
 
 // returned ends what the handler that has just returned left open: unread rows
 // would keep the connection busy. It comes before the handler's context ends,
-// since that costs PostgreSQL's drivers the connection of a busy query.
-func (g *guard) returned(grace time.Duration) {
+// since that costs PostgreSQL's drivers the connection of a busy query; after
+// grace it ends that context with cancel.
+func (g *guard) returned(grace time.Duration, cancel context.CancelFunc) {
 	g.awaitRollbacks(grace)
 	g.mu.Lock()
 	g.nested.left = len(g.nested.open)+len(g.nested.inner) > 0
@@ -230,6 +231,10 @@ func (g *guard) returned(grace time.Duration) {
 	unread := g.unread
 	g.unread = nil
 	g.mu.Unlock()
+	if len(unread) == 0 {
+		return
+	}
+	defer time.AfterFunc(grace, cancel).Stop()
 	for _, closer := range unread {
 		err := closer()
 		g.mu.Lock()

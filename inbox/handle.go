@@ -14,6 +14,7 @@ type contextKey int
 const (
 	ambientKey contextKey = iota
 	batchKey
+	runnersKey
 )
 
 // ambient is what a handler's context carries.

@@ -207,7 +207,7 @@ func (r *Repository) inline(ctx context.Context, tx querier, info Info, fn func(
 	handle.guard = newGuard(r.database, tx, inner)
 	defer handle.close()
 	err := fn(inner, handle)
-	handle.guard.returned(endTimeout)
+	handle.guard.returned(endTimeout, cancel)
 	open := handle.guard.close(endTimeout)
 	return handle.guard.committed(), handle.guard.verdict(err, open)
 }

@@ -16,15 +16,13 @@ type postgres struct{ *database }
 func (s *postgres) add(ctx context.Context, q querier, rows []row, bounded bool) ([]int64, error) {
 	var template string
 	var args []any
-	switch one := len(rows) == 1; {
-	case one && bounded:
-		template, args = postgresAddOneBounded, addOne(&rows[0])
-	case one:
-		template, args = postgresAddOne, addOne(&rows[0])
+	switch {
 	case bounded:
-		template, args = postgresAddBounded, addMany(rows)
+		template, args = postgresAddBounded, s.addMany(rows)
+	case len(rows) == 1:
+		template, args = postgresAddOne, addOne(&rows[0])
 	default:
-		template, args = postgresAdd, addMany(rows)
+		template, args = postgresAdd, s.addMany(rows)
 	}
 	var stored []struct {
 		Ord int64
@@ -46,19 +44,23 @@ func addOne(r *row) []any {
 	}
 }
 
-func addMany(rows []row) []any {
+func (s *postgres) addMany(rows []row) []any {
+	n := len(rows)
 	var texts [6][]string
-	var payloads, fingerprints [][]byte
+	for column := range texts {
+		texts[column] = make([]string, n)
+	}
+	payloads, fingerprints := make([][]byte, n), make([][]byte, n)
 	for i := range rows {
 		r := &rows[i]
-		for column, text := range []string{r.Source, r.MessageID, r.Name, r.orderingKey, r.metadata, dueOf(r)} {
-			texts[column] = append(texts[column], text)
+		for column, text := range [...]string{r.Source, r.MessageID, r.Name, r.orderingKey, r.metadata, dueOf(r)} {
+			texts[column][i] = text
 		}
-		payloads, fingerprints = append(payloads, r.payload), append(fingerprints, fingerprintOf(r))
+		payloads[i], fingerprints[i] = r.payload, fingerprintOf(r)
 	}
 	return []any{
-		textArray(texts[0]), textArray(texts[1]), textArray(texts[2]), textArray(texts[3]),
-		byteaArray(payloads), byteaArray(fingerprints), textArray(texts[4]), textArray(texts[5]),
+		s.texts(texts[0]), s.texts(texts[1]), s.texts(texts[2]), s.texts(texts[3]),
+		s.blobs(payloads), s.blobs(fingerprints), s.texts(texts[4]), s.texts(texts[5]),
 	}
 }
 

@@ -40,15 +40,11 @@ WITH input AS MATERIALIZED (
 SELECT i.ord, i.id FROM inserted JOIN input i USING (id)`
 
 	// The same for one entry, which is planned in an eighth of the time.
-	postgresAddOne        = postgresAddOneHead + "true" + postgresAddOneTail
-	postgresAddOneBounded = postgresAddOneHead + postgresBounded + postgresAddOneTail
-
-	postgresAddOneHead = `
+	postgresAddOne = `
 WITH inserted AS (
 	INSERT INTO {messages} (source, message_id, name, ordering_key, payload, fingerprint, metadata, received_at)
 	SELECT $1::text, $2::text, $3::text, $4::text, $5::bytea, NULLIF($6::bytea, ''::bytea), $7::text, {clock}
-	WHERE `
-	postgresAddOneTail = ` AND NOT EXISTS (
+	WHERE NOT EXISTS (
 		SELECT FROM {messages} WHERE source = $1::text AND message_id = $2::text AND name = $3::text)
 	ON CONFLICT DO NOTHING
 	RETURNING id, received_at
@@ -57,8 +53,8 @@ INSERT INTO {queue} (id, name, ordering_key, due)
 SELECT id, $3::text, $4::text, GREATEST(NULLIF($8::text, '')::timestamptz, received_at) FROM inserted
 RETURNING 1 AS ord, id`
 
-	// A statement that is a transaction of its own waits only this long for
-	// somebody's open transaction with one of its ids. The setting is made first,
+	// A statement of several calls waits only this long for somebody's open
+	// transaction with one of its ids. The setting is made first,
 	// once, and ends with the transaction.
 	postgresBounded = `(SELECT set_config('lock_timeout', '50ms', true)) IS NOT NULL`
 

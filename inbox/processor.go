@@ -119,6 +119,7 @@ type session struct {
 // session derives both from ctx. Call end when all work is done.
 func (p *Processor) session(ctx context.Context) (s session, end func()) {
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	work, endRunners := withRunners(work)
 	stop := context.AfterFunc(ctx, func() {
 		if sleep(work, max(p.config.ShutdownGrace, 0)) == nil {
 			cancel(errShutdown)
@@ -127,6 +128,7 @@ func (p *Processor) session(ctx context.Context) (s session, end func()) {
 	return session{stop: ctx, work: work}, func() {
 		stop()
 		cancel(nil)
+		endRunners()
 	}
 }
 
