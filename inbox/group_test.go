@@ -108,17 +108,18 @@ func TestAnAcceptThatWaitsForALockHoldsNobodyUp(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	waited := make(chan inbox.OutcomeKind, 4)
-	for n := 1; n <= cap(waited); n++ {
-		go func() {
-			outcomes, err := repo.Accept(t.Context(), creditEntry("held"))
-			if err != nil {
-				t.Error(err)
-				waited <- 0
-				return
-			}
-			waited <- outcomes[0].Kind
-		}()
+	waited := make(chan inbox.OutcomeKind, 8)
+	wait := func() {
+		outcomes, err := repo.Accept(t.Context(), creditEntry("held"))
+		if err != nil {
+			t.Error(err)
+			waited <- 0
+			return
+		}
+		waited <- outcomes[0].Kind
+	}
+	for n := 1; n <= 4; n++ {
+		go wait()
 		for waiting := 0; waiting < n; { // one after the other, each as a group by itself
 			err := db.NewRaw(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(ctx, &waiting)
 			if err != nil {
@@ -126,11 +127,22 @@ func TestAnAcceptThatWaitsForALockHoldsNobodyUp(t *testing.T) {
 			}
 		}
 	}
-	for i := range 50 {
-		if _, err := repo.Accept(ctx, creditEntry(fmt.Sprint("free", i))); err != nil {
-			t.Fatalf("call %d: %v", i, err)
+	accept := func(id string) {
+		if _, err := repo.Accept(ctx, creditEntry(id)); err != nil {
+			t.Errorf("%s: %v", id, err)
 		}
 	}
+	for i := range 50 {
+		accept(fmt.Sprint("alone", i))
+	}
+	var group sync.WaitGroup
+	for i := range 200 { // in groups, some with one that has to wait
+		group.Go(func() { accept(fmt.Sprint("together", i)) })
+		if i%50 == 25 {
+			go wait()
+		}
+	}
+	group.Wait()
 	select {
 	case kind := <-waited:
 		t.Errorf("%v was reported while the other transaction was open", kind)

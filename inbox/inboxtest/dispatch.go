@@ -12,7 +12,7 @@ import (
 
 // dispatchCases are the rules between the claim of a message and the record of
 // its fate.
-var dispatchCases = slices.Concat(outcomeCases, faultCases, deadlineCases, refusalCases, nestedCases, handleCases, connectionCases)
+var dispatchCases = slices.Concat(outcomeCases, faultCases, deadlineCases, refusalCases, nestedCases, handleCases, sqlCases, connectionCases)
 
 // later is a backoff whose retries no test sees.
 var later = inbox.Backoff{Base: 50_000 * time.Hour, Max: 50_000 * time.Hour}
