@@ -8,21 +8,27 @@ import (
 	"strings"
 )
 
-// binding sends a statement through bun, hooks included, with arguments that the
-// driver binds. bun itself would write them into the text. Only strings and bytes
-// mean the same to every driver; arrays go as text, which PostgreSQL casts, where
+// bound runs a query through bun, hooks included, with arguments that the driver
+// binds. bun itself would write them into the text. Only strings and bytes mean
+// the same to every driver; arrays go as text, which PostgreSQL casts, where
 // Config.DriverArgs does not tell that the driver takes slices.
+func (s *postgres) bound(ctx context.Context, q querier, dest any, query string, args ...any) error {
+	note, err := s.sizeNote(ctx, q)
+	if err != nil {
+		return err
+	}
+	return s.scan(ctx, binding{q, note, append(slices.Clip(s.config.DriverArgs), args...)}, dest, query)
+}
+
+// binding adds to a text what bun shall not see.
 type binding struct {
 	querier
+	note string
 	args []any
 }
 
 func (b binding) QueryContext(ctx context.Context, query string, _ ...any) (*sql.Rows, error) {
-	return b.querier.QueryContext(ctx, query, b.args...)
-}
-
-func (s *postgres) bind(q querier, args ...any) binding {
-	return binding{q, append(slices.Clip(s.config.DriverArgs), args...)}
+	return b.querier.QueryContext(ctx, query+b.note, b.args...)
 }
 
 // texts is an array of strings as an argument.

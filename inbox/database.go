@@ -118,6 +118,7 @@ func newDatabase(db *bun.DB, config *Config) (*database, error) {
 		"{messages}", messages,
 		"{messages_text}", quoteText(messages),
 		"{queue}", d.table("queue"),
+		"{queue_text}", quoteText(d.table("queue")),
 		"{schema}", d.table("schema"),
 		"{attempts}", d.table("attempts"),
 		"{processors}", d.table("processors"),

@@ -12,8 +12,8 @@
 // A [Processor], usually in another process, claims due messages under
 // FOR UPDATE SKIP LOCKED, decodes them by their name in the [NameMap], and sends
 // them to the mediators with the handlers that the application registered
-// anyway. What a handler writes through [DB] and the status of its message
-// commit together. [Processor.Run] is the worker; [Processor.Drain] is for tests
+// anyway. What a handler writes through [DB], or through [SQL] where it does not
+// use bun, and the status of its message commit together. [Processor.Run] is the worker; [Processor.Drain] is for tests
 // and cron jobs; [Repository.GetMany] and [Processor.Process] are the parts for
 // one's own loop.
 //

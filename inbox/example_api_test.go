@@ -161,3 +161,42 @@ func ExampleRepository_GetMany() {
 	// 2 bob 700
 	// 2 processed, 0 pending
 }
+
+// A handler that does not use bun: SQL has the methods that code by hand and sqlc
+// ask for. Called from outside the inbox, the same handler writes to the pool.
+func ExampleSQL() {
+	ctx := context.Background()
+	db := exampleDatabase()
+	defer db.Close()
+	if _, err := db.Exec(`CREATE TABLE credits (account TEXT, cents INTEGER)`); err != nil {
+		log.Fatal(err)
+	}
+	names := inbox.NewNameMap()
+	inbox.Register[CreditAccount](names, "credit_account")
+	repo := exampleInbox(ctx, db, names)
+
+	requests := mediator.NewRequestMap()
+	mediator.BindCommand(requests, func(ctx context.Context, c CreditAccount) error {
+		_, err := inbox.SQL(ctx, db.DB).ExecContext(ctx, `INSERT INTO credits VALUES (?, ?)`, c.Account, c.Cents)
+		return err
+	})
+	processor, err := inbox.NewProcessor(repo, inbox.ProcessorConfig{Requests: mediator.NewRequestMediator(requests)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	entry := inbox.Entry{Source: "psp-x", MessageID: "pay-1", Message: CreditAccount{Account: "alice", Cents: 500}}
+	for range 2 {
+		if _, err := repo.Accept(ctx, []inbox.Entry{entry}); err != nil {
+			log.Fatal(err)
+		}
+		if _, err := processor.Drain(ctx); err != nil {
+			log.Fatal(err)
+		}
+	}
+	var cents int64
+	if err := db.DB.QueryRowContext(ctx, `SELECT sum(cents) FROM credits`).Scan(&cents); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(cents)
+	// Output: 500
+}

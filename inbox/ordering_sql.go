@@ -54,7 +54,11 @@ WITH next AS MATERIALIZED (
 		LIMIT $2::text::int
 	) n
 ), parked AS MATERIALIZED (
-	SELECT q.id FROM {queue} q JOIN next n USING (id) WHERE q.state = 1 ORDER BY q.id FOR UPDATE OF q SKIP LOCKED
+	SELECT q.id
+	FROM (SELECT id FROM next WHERE state = 1 ORDER BY id) n
+	CROSS JOIN LATERAL (
+		SELECT q.id FROM {queue} q WHERE q.id = n.id AND q.state = 1 FOR UPDATE SKIP LOCKED
+	) q
 ), woken AS (
 	UPDATE {queue} q SET state = 0 FROM parked p WHERE q.id = p.id RETURNING q.name, q.due, q.id
 )

@@ -16,7 +16,7 @@ func (s *postgres) earliest(ctx context.Context, q querier, keys []string, ids [
 		Key string
 		ID  int64
 	}
-	if err := s.scan(ctx, s.bind(q, textArray(keys), idArray(ids)), &rows, s.text(postgresEarliest)); err != nil {
+	if err := s.bound(ctx, q, &rows, s.text(postgresEarliest), textArray(keys), idArray(ids)); err != nil {
 		return nil, err
 	}
 	first := make(map[string]int64, len(rows))
@@ -44,7 +44,7 @@ func (s *postgres) park(ctx context.Context, q querier, from map[string]int64) (
 
 func (s *postgres) lockParking(ctx context.Context, q querier, keys []string) error {
 	var locks int
-	return s.scan(ctx, s.bind(q, textArray(keys)), &locks, s.text(postgresParkLock))
+	return s.bound(ctx, q, &locks, s.text(postgresParkLock), textArray(keys))
 }
 
 func (s *postgres) unpark(ctx context.Context, q querier, keys []string, limit int) (u unparked, err error) {
@@ -57,7 +57,7 @@ func (s *postgres) unpark(ctx context.Context, q querier, keys []string, limit i
 		Due  time.Time
 		ID   int64
 	}
-	if err := s.scan(ctx, s.bind(q, textArray(keys), strconv.Itoa(limit)), &rows, s.text(postgresUnpark)); err != nil {
+	if err := s.bound(ctx, q, &rows, s.text(postgresUnpark), textArray(keys), strconv.Itoa(limit)); err != nil {
 		return u, err
 	}
 	for _, r := range rows {

@@ -11,7 +11,10 @@ import (
 )
 
 // postgres is the store on PostgreSQL 13 or newer.
-type postgres struct{ *database }
+type postgres struct {
+	*database
+	sizes sizes
+}
 
 func (s *postgres) add(ctx context.Context, q querier, rows []row, bounded bool) ([]int64, error) {
 	var template string
@@ -28,7 +31,7 @@ func (s *postgres) add(ctx context.Context, q querier, rows []row, bounded bool)
 		Ord int64
 		ID  int64
 	}
-	if err := s.scan(ctx, s.bind(q, args...), &stored, s.text(template)); err != nil {
+	if err := s.bound(ctx, q, &stored, s.text(template), args...); err != nil {
 		return nil, err
 	}
 	ids := make([]int64, len(rows))
@@ -118,7 +121,7 @@ func (s *postgres) claim(ctx context.Context, q querier, marks []mark, without [
 	if len(without) > 0 {
 		template, args = postgresClaimWithout, append(args, textArray(without))
 	}
-	return s.claimed(ctx, s.bind(q, args...), limited(s.text(template), limit))
+	return s.claimed(ctx, q, limited(s.text(template), limit), args...)
 }
 
 // limited fills in how many rows a claim takes.
@@ -127,15 +130,14 @@ func limited(text string, limit int) string {
 }
 
 func (s *postgres) claimOne(ctx context.Context, q querier, id int64, starts int) (*Claimed, error) {
-	q = s.bind(q, strconv.FormatInt(id, 10), strconv.Itoa(starts))
-	claimed, err := s.claimed(ctx, q, s.text(postgresClaimOne))
+	claimed, err := s.claimed(ctx, q, s.text(postgresClaimOne), strconv.FormatInt(id, 10), strconv.Itoa(starts))
 	if err != nil || len(claimed) == 0 {
 		return nil, err
 	}
 	return claimed[0], nil
 }
 
-func (s *postgres) claimed(ctx context.Context, q querier, query string) ([]*Claimed, error) {
+func (s *postgres) claimed(ctx context.Context, q querier, query string, args ...any) ([]*Claimed, error) {
 	var rows []struct {
 		claimedRow
 		Due        time.Time
@@ -143,7 +145,7 @@ func (s *postgres) claimed(ctx context.Context, q querier, query string) ([]*Cla
 		Xid        string
 		Busy       bool
 	}
-	if err := s.scan(ctx, q, &rows, query); err != nil {
+	if err := s.bound(ctx, q, &rows, query, args...); err != nil {
 		return nil, err
 	}
 	claimed := make([]*Claimed, len(rows))
@@ -161,8 +163,7 @@ func (s *postgres) processed(ctx context.Context, q querier, claimed []*Claimed)
 		ids[i] = c.ID
 	}
 	var settled int
-	q = s.bind(q, idArray(ids), claimed[0].transaction, strconv.Itoa(len(ids)))
-	err := s.scan(ctx, q, &settled, s.text(postgresProcessed))
+	err := s.bound(ctx, q, &settled, s.text(postgresProcessed), idArray(ids), claimed[0].transaction, strconv.Itoa(len(ids)))
 	if err == nil && settled != len(ids) {
 		err = errNotClaimed
 	}

@@ -1,7 +1,11 @@
 package inbox_test
 
 import (
+	"fmt"
+	"regexp"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -50,4 +54,105 @@ func TestDriverArgsPrepareTheAccept(t *testing.T) {
 	}
 	n.drainAll(t)
 	n.expectOnce(t, 24)
+}
+
+// PostgreSQL keeps the plan of a prepared statement. One that was made for an
+// empty queue and a short history must not be used when they have grown.
+func TestPlansAreNotKeptAsTablesGrow(t *testing.T) {
+	t.Parallel()
+	const grown, turns = 20_000, 10
+	n := openNode(t, target{"pgx", testdb.Postgres(t)}, false)
+	working, err := n.target.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer working.Close()
+	working.SetMaxOpenConns(1)
+	busy := &node{db: working, names: n.names, requests: n.requests, target: n.target}
+	repo, err := inbox.NewRepository(working, n.names, inbox.Config{DriverArgs: []any{pgx.QueryExecModeCacheStatement}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy.repo = repo
+	p := busy.mustProcessor(t, inbox.ProcessorConfig{BatchSize: 4})
+	turn := func(prefix string) {
+		t.Helper()
+		for i := range turns {
+			id := fmt.Sprint(prefix, i)
+			busy.accept(t, id+"a")
+			busy.accept(t, id+"b", id+"c")
+			entries := taskEntries(id+"d", id+"e")
+			entries[0].OrderingKey, entries[1].OrderingKey = id, id
+			if _, err := repo.Accept(t.Context(), entries); err != nil {
+				t.Fatal(err)
+			}
+			if got := busy.drain(t, p); got != 5 {
+				t.Fatalf("%d processed, want 5", got)
+			}
+		}
+	}
+	for _, table := range []string{"inbox_queue", "inbox_messages"} {
+		n.exec(t, `ALTER TABLE `+table+` SET (autovacuum_enabled = off)`)
+	}
+	n.accept(t, "first")
+	n.drainAll(t)
+	n.exec(t, `VACUUM ANALYZE inbox_queue, inbox_messages`)
+	turn("small")
+	small := busy.keptPlans(t)
+
+	n.exec(t, `INSERT INTO inbox_messages (id, source, message_id, name, ordering_key, payload, metadata, status, received_at)
+		SELECT i, '', 'grown' || i, 'task', 'k' || i, '{}', '', 0, clock_timestamp() FROM generate_series(1000001, 1000000 + ?) i`, grown)
+	n.exec(t, `INSERT INTO inbox_queue (id, name, ordering_key, due)
+		SELECT i, 'task', 'k' || i, clock_timestamp() + interval '1 day' FROM generate_series(1000001, 1000000 + ?) i`, grown)
+	time.Sleep(1100 * time.Millisecond) // the sizes are looked up once a second
+	turn("noticed")
+
+	scan := regexp.MustCompile(`Seq Scan on inbox_(queue|messages)`)
+	stale, fresh := 0, 0
+	for name, text := range busy.keptPlans(t) {
+		if _, old := small[name]; old && scan.MatchString(text) {
+			stale++
+		} else if !old {
+			fresh++
+			if scan.MatchString(text) {
+				t.Errorf("made after the tables had grown:\n%s", text)
+			}
+		}
+	}
+	if stale == 0 {
+		t.Error("no plan for the small tables reads them whole: this test shows nothing")
+	}
+	if fresh < 7 {
+		t.Errorf("%d new plans, want one per statement", fresh)
+	}
+}
+
+// keptPlans returns the plans that the one session of the node keeps for prepared
+// statements on the inbox's tables.
+func (n *node) keptPlans(t *testing.T) map[string]string {
+	t.Helper()
+	n.exec(t, `SET plan_cache_mode = force_generic_plan`) // or EXPLAIN would make another
+	defer n.exec(t, `RESET plan_cache_mode`)
+	var statements []struct {
+		Name       string
+		Parameters int
+	}
+	err := n.db.NewRaw(`SELECT name, cardinality(parameter_types) AS parameters FROM pg_prepared_statements
+		WHERE statement LIKE '%"inbox_queue"%' AND statement NOT LIKE '%pg_relation_size%'`).Scan(t.Context(), &statements)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plans := map[string]string{}
+	for _, s := range statements {
+		var lines []string
+		query := "EXPLAIN EXECUTE " + s.Name
+		if s.Parameters > 0 {
+			query += "(NULL" + strings.Repeat(", NULL", s.Parameters-1) + ")"
+		}
+		if err := n.db.NewRaw(query).Scan(t.Context(), &lines); err != nil {
+			t.Fatal(err)
+		}
+		plans[s.Name] = strings.Join(lines, "\n")
+	}
+	return plans
 }

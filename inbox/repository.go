@@ -55,7 +55,7 @@ func NewRepository(db *bun.DB, names *NameMap, config Config) (*Repository, erro
 	}
 	switch r.dialect {
 	case postgresDialect:
-		r.store = &postgres{r.database}
+		r.store = &postgres{database: r.database}
 	case sqliteDialect:
 		r.store = &sqlite{r.database}
 	}

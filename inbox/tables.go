@@ -100,7 +100,7 @@ func (r *Repository) ExplainClaim(ctx context.Context, names []string) (string, 
 	dues := slices.Repeat([]string{"-infinity"}, len(names))
 	ids := make([]int64, len(names))
 	var text string
-	q := binding{r.db.DB, []any{textArray(names), textArray(dues), idArray(ids)}}
+	q := binding{r.db.DB, "", []any{textArray(names), textArray(dues), idArray(ids)}}
 	err := r.scan(ctx, q, &text, "EXPLAIN (FORMAT JSON) "+limited(r.text(postgresClaim), 32))
 	return text, r.wrap("explain claim", err)
 }
