@@ -93,7 +93,7 @@ func barPanel(title, unit string, bars []record) (*plot.Plot, error) {
 
 func barColor(peer string) color.Color {
 	switch peer {
-	case letterboxPeer:
+	case letterboxPeer, letterboxBunPeer, togetherPeer:
 		return oursColor
 	case byHandPeer, setBasedPeer:
 		return limitColor
