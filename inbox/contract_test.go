@@ -3,6 +3,7 @@ package inbox_test
 import (
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
 	"github.com/letterbox-go/letterbox/inbox/inboxtest"
@@ -13,6 +14,11 @@ func TestContract(t *testing.T) {
 	t.Run("PostgreSQL through pgx", func(t *testing.T) {
 		t.Parallel()
 		inboxtest.Run(t, func(t *testing.T) *bun.DB { return testdb.PGX(t) })
+	})
+	t.Run("PostgreSQL through pgx, prepared", func(t *testing.T) {
+		t.Parallel()
+		options := inboxtest.Options{DriverArgs: []any{pgx.QueryExecModeCacheStatement}}
+		inboxtest.RunWith(t, options, func(t *testing.T) *bun.DB { return testdb.PGX(t) })
 	})
 	t.Run("PostgreSQL through pgdriver", func(t *testing.T) {
 		t.Parallel()

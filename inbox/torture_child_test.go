@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/uptrace/bun"
 
 	"github.com/letterbox-go/letterbox/inbox"
@@ -80,10 +81,15 @@ const (
 )
 
 // config is the same for all processes.
-func (tortured) config() inbox.Config {
+func (c tortured) config() inbox.Config {
+	var driverArgs []any
+	if c.Target.Driver == "pgx" {
+		driverArgs = []any{pgx.QueryExecModeCacheStatement}
+	}
 	return inbox.Config{
-		Retention: inbox.Retention{DedupeWindow: tortureWindow, PayloadRetention: tortureStrip},
-		Logger:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		DriverArgs: driverArgs,
+		Retention:  inbox.Retention{DedupeWindow: tortureWindow, PayloadRetention: tortureStrip},
+		Logger:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 }
 

@@ -65,6 +65,7 @@ func (s *statements) sent(part string) []string {
 func (e *Env) watched(t *testing.T, config inbox.Config) (*inbox.Repository, *statements) {
 	t.Helper()
 	seen := &statements{}
+	config.DriverArgs = e.options.DriverArgs
 	repo, err := inbox.NewRepository(e.DB.WithQueryHook(seen), e.Names, config)
 	if err != nil {
 		t.Fatal(err)

@@ -29,15 +29,18 @@ type Env struct {
 	Events   *mediator.EventMap
 	Repo     *inbox.Repository
 
+	options Options
+
 	mu     sync.Mutex
 	script map[string]func(ctx context.Context, job Job) error
 	calls  map[string]int
 }
 
-func newEnv(t *testing.T, db *bun.DB) *Env {
+func newEnv(t *testing.T, db *bun.DB, options Options) *Env {
 	t.Helper()
 	e := &Env{
 		DB:       db,
+		options:  options,
 		Names:    inbox.NewNameMap(),
 		Requests: mediator.NewRequestMap(),
 		Events:   mediator.NewEventMap(),
@@ -57,6 +60,7 @@ func newEnv(t *testing.T, db *bun.DB) *Env {
 // NewRepository returns a repository on the same database and names.
 func (e *Env) NewRepository(t *testing.T, config inbox.Config) *inbox.Repository {
 	t.Helper()
+	config.DriverArgs = e.options.DriverArgs
 	repo, err := inbox.NewRepository(e.DB, e.Names, config)
 	if err != nil {
 		t.Fatal(err)

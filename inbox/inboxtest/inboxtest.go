@@ -41,6 +41,18 @@ type Case struct {
 // fresh, empty database, PostgreSQL or SQLite, that goes away with t.
 func Run(t *testing.T, open func(t *testing.T) *bun.DB) {
 	t.Helper()
+	RunWith(t, Options{}, open)
+}
+
+// Options are how the contract's repositories are set up.
+type Options struct {
+	// DriverArgs is inbox.Config.DriverArgs. Default: none.
+	DriverArgs []any
+}
+
+// RunWith is Run with options.
+func RunWith(t *testing.T, options Options, open func(t *testing.T) *bun.DB) {
+	t.Helper()
 	seen := map[string]bool{}
 	for _, group := range [][]Case{onceCases, batchCases, acceptCases, transactCases, commitCases, identityCases, payloadCases, entryCases, claimCases, typesCases, dispatchCases, retryCases, orderCases, heldCases, observeCases, carefulCases, runCases, operateCases, manyCases, listCases, sweepCases} {
 		for _, c := range group {
@@ -55,7 +67,7 @@ func Run(t *testing.T, open func(t *testing.T) *bun.DB) {
 						t.Logf("the rule: %s", c.Rule)
 					}
 				})
-				env := newEnv(t, open(t))
+				env := newEnv(t, open(t), options)
 				t.Cleanup(func() { env.checkInvariants(t) }) // after processors have been stopped
 				c.Body(t, env)
 			})

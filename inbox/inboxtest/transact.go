@@ -189,7 +189,9 @@ func oneStatement(t *testing.T, e *Env) {
 			t.Fatal(err)
 		}
 	})
-	if texts := seen.sent(""); len(texts) != want {
+	// Once a second, and only with DriverArgs, the sizes of the tables are looked up.
+	texts := slices.DeleteFunc(seen.sent(""), func(text string) bool { return strings.Contains(text, "pg_relation_size") })
+	if len(texts) != want {
 		t.Errorf("Add of 1,000 entries sent %d statements, want %d", len(texts), want)
 	}
 
