@@ -59,9 +59,11 @@ type Config struct {
 	//
 	// prepares each of them once per connection, which saves PostgreSQL half of
 	// the work of a small accept. Arrays are then handed over as []string and
-	// [][]byte, which pgx sends in binary. Leave it empty with another driver, and behind
-	// a pooler in transaction mode that does not know prepared statements
-	// (PgBouncer before 1.21, or with max_prepared_statements = 0).
+	// [][]byte, which pgx sends in binary, and the sizes of the tables are looked
+	// up once a second, so that no plan is kept that they have outgrown. Leave it
+	// empty with another driver, and behind a pooler in transaction mode that does
+	// not know prepared statements (PgBouncer before 1.21, or with
+	// max_prepared_statements = 0).
 	DriverArgs []any
 	// Clock replaces the database's clock, for tests. Default: the database's own.
 	Clock func() time.Time

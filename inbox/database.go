@@ -26,8 +26,8 @@ const (
 type store interface {
 	// add stores rows, which are distinct from those that existing finds under
 	// former names, and returns their ids: 0 for one that was there already.
-	// bounded waits for locks only briefly; it is for a statement that is a
-	// transaction of its own.
+	// bounded waits for locks only briefly; it is for a statement that several
+	// calls share.
 	add(ctx context.Context, q querier, rows []row, bounded bool) (ids []int64, err error)
 	// existing looks identities up and returns the fingerprints of those it finds.
 	existing(ctx context.Context, q querier, identities []Identity) (map[Identity][]byte, error)

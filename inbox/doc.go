@@ -13,9 +13,9 @@
 // FOR UPDATE SKIP LOCKED, decodes them by their name in the [NameMap], and sends
 // them to the mediators with the handlers that the application registered
 // anyway. What a handler writes through [DB], or through [SQL] where it does not
-// use bun, and the status of its message commit together. [Processor.Run] is the worker; [Processor.Drain] is for tests
-// and cron jobs; [Repository.GetMany] and [Processor.Process] are the parts for
-// one's own loop.
+// use bun, and the status of its message commit together. [Processor.Run] is the
+// worker; [Processor.Drain] is for tests and cron jobs; [Repository.GetMany] and
+// [Processor.Process] are the parts for one's own loop.
 //
 // # Inline
 //
