@@ -31,6 +31,10 @@ func (b binding) QueryContext(ctx context.Context, query string, _ ...any) (*sql
 	return b.querier.QueryContext(ctx, query+b.note, b.args...)
 }
 
+func (b binding) ExecContext(ctx context.Context, query string, _ ...any) (sql.Result, error) {
+	return b.querier.ExecContext(ctx, query+b.note, b.args...)
+}
+
 // texts is an array of strings as an argument.
 func (s *postgres) texts(values []string) any {
 	if len(s.config.DriverArgs) > 0 {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -98,10 +99,13 @@ type database struct {
 	tables  *strings.Replacer
 	turn    chan struct{} // SQLite: held by the writing transaction
 	texts   sync.Map      // template -> SQL with table names filled in
+
+	prepared *prepared // SQLite
 }
 
 func newDatabase(db *bun.DB, config *Config) (*database, error) {
-	d := &database{db: db, config: config, turn: make(chan struct{}, 1)}
+	d := &database{db: db, config: config, turn: make(chan struct{}, 1), prepared: newPrepared(db.DB)}
+	runtime.AddCleanup(d, (*prepared).close, d.prepared)
 	switch name := db.Dialect().Name(); name {
 	case dialect.PG:
 		d.dialect = postgresDialect
@@ -180,6 +184,11 @@ func (d *database) exec(ctx context.Context, q querier, query string, args ...an
 // execCount runs a statement that has to change exactly want rows.
 func (d *database) execCount(ctx context.Context, q querier, want int, query string, args ...any) error {
 	result, err := d.exec(ctx, q, query, args...)
+	return counted(result, err, want)
+}
+
+// counted is nil for a statement that has changed exactly want rows.
+func counted(result sql.Result, err error, want int) error {
 	if err != nil {
 		return err
 	}

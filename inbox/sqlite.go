@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,12 +27,33 @@ func placeholders(template string, columns, n int) string {
 	).Replace(template)
 }
 
+// bound runs one of the statements whose text is always the same: the driver binds
+// the arguments, and it stays prepared.
+func (s *sqlite) bound(ctx context.Context, q querier, dest any, query string, args ...any) error {
+	return s.scan(ctx, binding{querier: s.prepared.on(q), args: args}, dest, query)
+}
+
+// boundCount is bound for a statement that has to change exactly want rows.
+func (s *sqlite) boundCount(ctx context.Context, q querier, want int, query string, args ...any) error {
+	result, err := s.exec(ctx, binding{querier: s.prepared.on(q), args: args}, query)
+	return counted(result, err, want)
+}
+
+// jsonArray is a list as one argument, for json_each. Names and keys are valid UTF-8.
+func jsonArray(values []string) (string, error) {
+	if values == nil {
+		return "[]", nil
+	}
+	list, err := json.Marshal(values)
+	return string(list), err
+}
+
 func (s *sqlite) add(ctx context.Context, q querier, rows []row, _ bool) ([]int64, error) {
 	now := s.processClock()
 	args := make([]any, 0, 8*len(rows))
 	for i := range rows {
 		r := &rows[i]
-		args = append(args, r.Source, r.MessageID, r.Name, r.orderingKey, r.payload, r.fingerprint, r.metadata, sqliteTime(now))
+		args = append(args, r.Source, r.MessageID, r.Name, r.orderingKey, r.payload, blobOrNull(r.fingerprint), r.metadata, sqliteTime(now))
 	}
 	var inserted []struct {
 		ID        int64
@@ -39,7 +61,13 @@ func (s *sqlite) add(ctx context.Context, q querier, rows []row, _ bool) ([]int6
 		MessageID string
 		Name      string
 	}
-	if err := s.scan(ctx, q, &inserted, placeholders(s.text(sqliteInsert), 8, len(rows)), args...); err != nil {
+	var err error
+	if len(rows) == 1 {
+		err = s.bound(ctx, q, &inserted, s.text(sqliteInsertOne), args...)
+	} else {
+		err = s.scan(ctx, q, &inserted, placeholders(s.text(sqliteInsert), 8, len(rows)), args...)
+	}
+	if err != nil {
 		return nil, err
 	}
 	ids := make(map[Identity]int64, len(inserted))
@@ -65,8 +93,19 @@ func (s *sqlite) add(ctx context.Context, q querier, rows []row, _ bool) ([]int6
 	if len(queue) == 0 {
 		return out, nil
 	}
-	_, err := s.exec(ctx, q, placeholders(s.text(sqliteQueue), 4, len(queue)/4), queue...)
+	if len(rows) == 1 {
+		return out, s.boundCount(ctx, q, 1, s.text(sqliteQueueOne), queue...)
+	}
+	_, err = s.exec(ctx, q, placeholders(s.text(sqliteQueue), 4, len(queue)/4), queue...)
 	return out, err
+}
+
+// blobOrNull is NULL for no bytes, which drivers make of nil or do not.
+func blobOrNull(b []byte) any {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
 }
 
 func (s *sqlite) existing(ctx context.Context, q querier, identities []Identity) (map[Identity][]byte, error) {
@@ -83,17 +122,16 @@ func (s *sqlite) existing(ctx context.Context, q querier, identities []Identity)
 // SQLite leaves no dead rows behind, so the marks are not needed.
 func (s *sqlite) claim(ctx context.Context, q querier, marks []mark, without []string, limit int) ([]*Claimed, error) {
 	now := sqliteTime(s.processClock())
-	template := placeholders(s.text(sqliteClaim), 1, len(without))
+	keys, err := jsonArray(without)
+	if err != nil {
+		return nil, err
+	}
 	var claimed []*Claimed
 	for _, m := range marks {
 		if limit == len(claimed) {
 			break
 		}
-		args := []any{m.name, now, m.name}
-		for _, key := range without {
-			args = append(args, key)
-		}
-		more, err := s.claimed(ctx, q, template, append(args, limit-len(claimed))...)
+		more, err := s.claimed(ctx, q, s.text(sqliteClaim), m.name, now, m.name, keys, limit-len(claimed))
 		if err != nil {
 			return nil, err
 		}
@@ -122,7 +160,7 @@ func (s *sqlite) claimed(ctx context.Context, q querier, query string, args ...a
 		Due        string
 		ReceivedAt string
 	}
-	if err := s.scan(ctx, q, &rows, query, args...); err != nil {
+	if err := s.bound(ctx, q, &rows, query, args...); err != nil {
 		return nil, err
 	}
 	claimed := make([]*Claimed, len(rows))
@@ -143,15 +181,15 @@ func (s *sqlite) claimed(ctx context.Context, q querier, query string, args ...a
 
 func (s *sqlite) processed(ctx context.Context, q querier, claimed []*Claimed) error {
 	n := len(claimed)
-	ids := make([]any, n)
+	list := make([]int64, n)
 	for i, c := range claimed {
-		ids[i] = c.ID
+		list[i] = c.ID
 	}
-	if err := s.execCount(ctx, q, n, placeholders(s.text(sqliteDelete), 1, n), ids...); err != nil {
+	ids := "[" + string(appendIDs(nil, list)) + "]"
+	if err := s.boundCount(ctx, q, n, s.text(sqliteDelete), ids); err != nil {
 		return err
 	}
-	args := append([]any{sqliteTime(s.processClock())}, ids...)
-	return s.execCount(ctx, q, n, placeholders(s.text(sqliteProcessed), 1, n), args...)
+	return s.boundCount(ctx, q, n, s.text(sqliteProcessed), sqliteTime(s.processClock()), ids)
 }
 
 func (s *sqlite) failed(ctx context.Context, q querier, processor string, failures []failure) error {
@@ -186,13 +224,12 @@ func (s *sqlite) failed(ctx context.Context, q querier, processor string, failur
 // anyDue looks without the write lock, so that an idle processor leaves the
 // file to the acceptors.
 func (s *sqlite) anyDue(ctx context.Context, names []string) (bool, error) {
-	args := make([]any, 0, len(names)+1)
-	for _, name := range names {
-		args = append(args, name)
+	list, err := jsonArray(names)
+	if err != nil {
+		return false, err
 	}
-	args = append(args, sqliteTime(s.processClock()))
 	var due bool
-	err := s.scan(ctx, s.db.DB, &due, placeholders(s.text(sqliteDue), 1, len(names)), args...)
+	err = s.bound(ctx, s.db.DB, &due, s.text(sqliteDue), list, sqliteTime(s.processClock()))
 	return due, err
 }
 

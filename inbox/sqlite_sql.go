@@ -12,9 +12,12 @@ const (
 	sqliteMigrateLock   = `CREATE TABLE {migrating} (locked INTEGER)`
 	sqliteMigrateUnlock = `DROP TABLE {migrating}`
 
-	sqliteInsert = `
+	sqliteInsert     = sqliteInsertHead + `{rows}` + sqliteInsertTail
+	sqliteInsertOne  = sqliteInsertHead + `(?, ?, ?, ?, ?, ?, ?, ?)` + sqliteInsertTail
+	sqliteInsertHead = `
 INSERT INTO {messages} (source, message_id, name, ordering_key, payload, fingerprint, metadata, received_at)
-VALUES {rows}
+VALUES `
+	sqliteInsertTail = `
 ON CONFLICT DO NOTHING
 RETURNING id, source, message_id, name`
 
@@ -27,7 +30,8 @@ ON CONFLICT DO NOTHING`
 UPDATE {messages} SET processed_at = ?, metadata = ?
 WHERE source = ? AND message_id = ? AND name = ? AND status = 1 AND payload IS NULL AND payload_removed_at IS NULL`
 
-	sqliteQueue = `INSERT INTO {queue} (id, name, ordering_key, due) VALUES {rows}`
+	sqliteQueue    = `INSERT INTO {queue} (id, name, ordering_key, due) VALUES {rows}`
+	sqliteQueueOne = `INSERT INTO {queue} (id, name, ordering_key, due) VALUES (?, ?, ?, ?)`
 
 	sqliteExisting = `
 SELECT m.source, m.message_id, m.name, m.fingerprint
@@ -36,7 +40,7 @@ WHERE (m.source, m.message_id, m.name) IN (VALUES {rows})`
 
 	sqliteDue = `
 SELECT EXISTS (
-	SELECT 1 FROM {queue} WHERE name IN ({list}) AND state = 0 AND due <= ?
+	SELECT 1 FROM {queue} WHERE name IN (SELECT value FROM json_each(?)) AND state = 0 AND due <= ?
 		AND name NOT IN (SELECT name FROM {pauses}))`
 
 	sqliteClaim = `
@@ -44,7 +48,7 @@ SELECT q.id, q.ordering_key, q.due, q.attempts, q.interruptions, q.starts,
 	m.source, m.message_id, m.name, m.payload, m.metadata, m.received_at
 FROM {queue} q JOIN {messages} m ON m.id = q.id
 WHERE q.name = ? AND q.state = 0 AND q.due <= ?
-	AND NOT EXISTS (SELECT 1 FROM {pauses} WHERE name = ?) AND q.ordering_key NOT IN ({list})
+	AND NOT EXISTS (SELECT 1 FROM {pauses} WHERE name = ?) AND q.ordering_key NOT IN (SELECT value FROM json_each(?))
 ORDER BY q.due, q.id
 LIMIT ?`
 
@@ -54,8 +58,8 @@ SELECT q.id, q.ordering_key, q.due, q.attempts, q.interruptions, q.starts,
 FROM {queue} q JOIN {messages} m ON m.id = q.id
 WHERE q.id = ? AND q.state = 0 AND (q.due <= ? OR q.starts > 0 AND q.starts = ?)`
 
-	sqliteDelete    = `DELETE FROM {queue} WHERE id IN ({list}) AND state = 0`
-	sqliteProcessed = `UPDATE {messages} SET status = 1, processed_at = ? WHERE id IN ({list}) AND status = 0`
+	sqliteDelete    = `DELETE FROM {queue} WHERE id IN (SELECT value FROM json_each(?)) AND state = 0`
+	sqliteProcessed = `UPDATE {messages} SET status = 1, processed_at = ? WHERE id IN (SELECT value FROM json_each(?)) AND status = 0`
 
 	sqliteFailedQueue = `
 UPDATE {queue} SET attempts = ?, interruptions = ?, state = ?, due = ?, starts = 0,

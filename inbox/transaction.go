@@ -58,6 +58,7 @@ func (d *database) inTransaction(ctx context.Context, opts txOptions, fn func(ct
 			return err
 		}
 		defer release()
+		d.prepared.catchUp(ctx)
 	}
 	conn, err := d.db.Conn(ctx)
 	if err != nil {
@@ -86,7 +87,7 @@ func (d *database) onConn(ctx context.Context, conn bun.Conn, opts txOptions, fn
 			_ = tx.Rollback()
 		}
 	}()
-	if err := fn(ctx, tx.Tx); err != nil {
+	if err := fn(ctx, d.own(tx.Tx)); err != nil {
 		return err
 	}
 	committed = true
@@ -94,6 +95,14 @@ func (d *database) onConn(ctx context.Context, conn bun.Conn, opts txOptions, fn
 		return &commitError{err}
 	}
 	return nil
+}
+
+// own is how our own statements, and those of handlers, reach a transaction.
+func (d *database) own(tx *sql.Tx) querier {
+	if d.dialect == sqliteDialect {
+		return &preparedTx{Tx: tx, prepared: d.prepared}
+	}
+	return tx
 }
 
 // takeTurn waits for the one writer of SQLite within this process: in order, and
@@ -128,8 +137,11 @@ func (d *database) begin(ctx context.Context, conn bun.Conn, opts txOptions) (tx
 		err = ctx.Err()
 	}
 	if err == nil && d.dialect == sqliteDialect {
-		setDefault(&opts.lock, sqliteLock)
-		if _, err = d.exec(ctx, tx.Tx, d.text(opts.lock)); err != nil {
+		lock, way := opts.lock, querier(tx.Tx)
+		if lock == "" {
+			lock, way = sqliteLock, d.prepared.on(d.own(tx.Tx))
+		}
+		if _, err = d.exec(ctx, way, d.text(lock)); err != nil {
 			_ = tx.Rollback()
 		}
 	}

@@ -17,7 +17,10 @@ type progress struct {
 }
 
 // batchSize shrinks quickly after a failed batch and grows slowly again.
-type batchSize struct{ max, lost int }
+type batchSize struct {
+	max, lost int
+	full      bool // the last claim was: there are probably more
+}
 
 func (b *batchSize) limit() int { return b.max - b.lost }
 func (b *batchSize) shrink()    { b.lost = b.max - max(b.limit()/2, 1) }
@@ -50,9 +53,12 @@ func (p *Processor) try(s session, size *batchSize) (progress, error) {
 	if len(names) == 0 {
 		return progress{}, nil
 	}
-	if due, err := p.repo.store.anyDue(s.stop, names); err != nil || !due {
-		return progress{}, err
+	if !size.full {
+		if due, err := p.repo.store.anyDue(s.stop, names); err != nil || !due {
+			return progress{}, err
+		}
 	}
+	size.full = false
 	if p.isCareful() {
 		return p.tryAlone(s, names)
 	}
@@ -73,7 +79,7 @@ func (p *Processor) try(s session, size *batchSize) (progress, error) {
 		if release(b.claimed); len(b.claimed) == 0 {
 			return errHeld
 		}
-		if len(claimed) == size.limit() && !oneKey(b.claimed) {
+		if size.full = len(claimed) == size.limit(); size.full && !oneKey(b.claimed) {
 			signal(p.wake) // there may be more for an idle worker
 		}
 		return p.runBatch(s, tx, &b)
