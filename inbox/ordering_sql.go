@@ -5,10 +5,10 @@ package inbox
 const (
 	postgresEarliest = `
 SELECT k.key, f.id
-FROM unnest($1::text[]) AS k (key)
+FROM unnest((SELECT $1::text[])) AS k (key)
 CROSS JOIN LATERAL (
 	SELECT q.id FROM {queue} q
-	WHERE q.ordering_key >= k.key AND q.ordering_key <= k.key AND q.ordering_key <> '' AND q.id <> ALL ($2::bigint[])
+	WHERE q.ordering_key >= k.key AND q.ordering_key <= k.key AND q.ordering_key <> '' AND q.id <> ALL ((SELECT $2::bigint[])::bigint[])
 	ORDER BY q.ordering_key, q.id
 	LIMIT 1
 ) f`
@@ -17,7 +17,7 @@ CROSS JOIN LATERAL (
 	// In a statement of its own, so that the next one sees what the other did.
 	postgresParkLock = `
 SELECT count(pg_advisory_xact_lock(h)) FROM (
-	SELECT DISTINCT hashtextextended(k, {park_lock}) AS h FROM unnest($1::text[]) AS k ORDER BY h
+	SELECT DISTINCT hashtextextended(k, {park_lock}) AS h FROM unnest((SELECT $1::text[])) AS k ORDER BY h
 ) AS l`
 
 	// A lost parking is no loss.
@@ -46,12 +46,12 @@ UPDATE {queue} q SET state = 1 FROM followers f WHERE q.id = f.id RETURNING q.id
 	postgresUnpark = `
 WITH next AS MATERIALIZED (
 	SELECT k.key, n.id, n.state
-	FROM unnest($1::text[]) AS k (key)
+	FROM unnest((SELECT $1::text[])) AS k (key)
 	CROSS JOIN LATERAL (
 		SELECT q.id, q.state FROM {queue} q
 		WHERE q.ordering_key >= k.key AND q.ordering_key <= k.key AND q.ordering_key <> ''
 		ORDER BY q.ordering_key, q.id
-		LIMIT $2::text::int
+		LIMIT {limit}
 	) n
 ), parked AS MATERIALIZED (
 	SELECT q.id

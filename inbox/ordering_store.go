@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/uptrace/bun/dialect/pgdialect"
@@ -57,7 +56,7 @@ func (s *postgres) unpark(ctx context.Context, q querier, keys []string, limit i
 		Due  time.Time
 		ID   int64
 	}
-	if err := s.bound(ctx, q, &rows, s.text(postgresUnpark), textArray(keys), strconv.Itoa(limit)); err != nil {
+	if err := s.bound(ctx, q, &rows, limited(s.text(postgresUnpark), limit), textArray(keys)); err != nil {
 		return u, err
 	}
 	for _, r := range rows {

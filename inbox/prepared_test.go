@@ -156,3 +156,69 @@ func (n *node) keptPlans(t *testing.T) map[string]string {
 	}
 	return plans
 }
+
+// PostgreSQL plans a prepared statement anew at each execution as long as a plan
+// for the arguments in hand looks cheaper than one for any: that costs more than
+// a claim itself. None of ours may look so, whatever it is given.
+func TestPlansAreKept(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{1, 2, 8, 32} {
+		for _, key := range []string{"", "key"} {
+			t.Run(fmt.Sprintf("%d%s", size, key), func(t *testing.T) { keepsPlans(t, size, key) })
+		}
+	}
+}
+
+// keepsPlans accepts and processes size messages at a time.
+func keepsPlans(t *testing.T, size int, key string) {
+	n := openNode(t, target{"pgx", testdb.Postgres(t)}, false)
+	n.db.SetMaxOpenConns(1)
+	repo, err := inbox.NewRepository(n.db, n.names, inbox.Config{DriverArgs: []any{pgx.QueryExecModeCacheStatement}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.repo = repo
+	n.exec(t, `INSERT INTO inbox_messages (id, source, message_id, name, ordering_key, payload, metadata, status, received_at, processed_at)
+		SELECT i, '', 'old' || i, 'task', '', '{}', '', 1, clock_timestamp(), clock_timestamp() FROM generate_series(1000001, 1005000) i`)
+	n.exec(t, `ANALYZE`)
+	p := n.mustProcessor(t, inbox.ProcessorConfig{BatchSize: 32})
+	const turns = 12
+	for turn := range turns {
+		ids := make([]string, size)
+		for i := range ids {
+			ids[i] = fmt.Sprint(turn, "-", i)
+		}
+		entries := taskEntries(ids...)
+		for i := range entries {
+			entries[i].OrderingKey = key
+		}
+		if _, err := repo.Accept(t.Context(), entries); err != nil {
+			t.Fatal(err)
+		}
+		if got := n.drain(t, p); got != size {
+			t.Fatalf("%d processed, want %d", got, size)
+		}
+	}
+	var statements []struct {
+		Statement string
+		Generic   int
+		Custom    int
+	}
+	err = n.db.NewRaw(`SELECT statement, generic_plans AS generic, custom_plans AS custom FROM pg_prepared_statements
+		WHERE statement LIKE '%inbox_queue%' AND generic_plans + custom_plans >= ?`, turns-2).Scan(t.Context(), &statements)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := 3 // accept, claim, settle
+	if key != "" {
+		want += 3 // what is earlier, the lock, unpark
+	}
+	if len(statements) < want {
+		t.Errorf("%d statements, want %d at least", len(statements), want)
+	}
+	for _, s := range statements {
+		if s.Custom > turns/2 { // five, and one when the statistics change
+			t.Errorf("planned %d times, and the plan kept %d times:\n%s", s.Custom, s.Generic, s.Statement)
+		}
+	}
+}
