@@ -37,8 +37,8 @@
 //
 // A notification is sent after the commit, in a transaction of its own, with an
 // empty payload: NOTIFY takes a lock on the whole database at its commit, and
-// would bring commits that accept into one line. A process sends one per
-// Config.Interval at most, whatever it accepts.
+// would bring commits that accept into one line. A busy process sends one per
+// Config.Interval, whatever it accepts.
 //
 // The search path of these connections has to find the tables, unless
 // inbox.Config.Schema names their schema. The channel is

@@ -19,8 +19,10 @@ var _ inbox.Waker = (*Waker)(nil)
 
 // Config holds the settings of a Waker. The zero value is ready to use.
 type Config struct {
-	// Interval is the shortest time between two notifications of this process,
-	// and between two wake-ups of a processor. Default 5 ms.
+	// Interval is the time between two notifications of this process, and between
+	// two wake-ups of a processor, while five commits or more share one. Of fewer
+	// each counts for a fifth of it: while little comes, nothing waits long.
+	// Default 5 ms.
 	Interval time.Duration
 	// Idle is how long the connection that notifies stays open unused. Default 1 min.
 	Idle time.Duration
@@ -65,7 +67,7 @@ func New(connector *pgdriver.Connector, config Config) *Waker {
 func (w *Waker) Notify(table string) { w.sender.Notify(table) }
 
 // Listen calls wake once it listens, after notifications and after every
-// reconnection, at most once per Config.Interval and from one goroutine. It
+// reconnection, as often as Config.Interval allows and from one goroutine. It
 // blocks until ctx ends and returns nil. While it runs it holds one connection.
 func (w *Waker) Listen(ctx context.Context, table string, wake func()) error {
 	l := listener{Waker: w, table: table}

@@ -44,6 +44,16 @@ func (c *Config) SetDefaults() {
 	}
 }
 
+// crowd is how many that share a wake-up make it a busy time.
+const crowd = 5
+
+// pause is the time until the next wake-up when so many have shared the last:
+// Interval while many come, so that each costs little, and a part of it while few
+// do, so that none waits long.
+func (c *Config) pause(shared int) time.Duration {
+	return c.Interval * time.Duration(min(max(shared, 1), crowd)) / crowd
+}
+
 // delay is the pause after n failures: jitter, but never none at all.
 func (c *Config) delay(n int) time.Duration { return c.Interval + c.Backoff.Delay(n) }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -28,17 +29,17 @@ const (
 type Session func(ctx context.Context, up, heard func()) error
 
 // Listen runs one session after another until ctx ends. It calls wake from one
-// goroutine, once per Config.Interval at most.
+// goroutine, with Config.pause between.
 func Listen(ctx context.Context, config Config, session Session, wake func()) {
-	pending := make(chan struct{}, 1)
+	pacer := pacer{pending: make(chan struct{}, 1)}
 	var group sync.WaitGroup
 	defer group.Wait()
-	group.Go(func() { pace(ctx, pending, config.Interval, wake) })
+	group.Go(func() { pacer.run(ctx, &config, wake) })
 
 	lost := outage{log: config.Logger}
 	swallowed := 0
 	heard := func() {
-		signal(pending)
+		pacer.heard()
 		if swallowed > 0 {
 			swallowed = 0
 			config.Logger.InfoContext(ctx, "wakeup: notifications arrive now")
@@ -48,7 +49,7 @@ func Listen(ctx context.Context, config Config, session Session, wake func()) {
 		var since time.Time
 		up := func() {
 			since = time.Now()
-			signal(pending)
+			pacer.heard()
 			lost.over(ctx, "wakeup: the connection that listens is back")
 		}
 		err := session(ctx, up, heard)
@@ -74,16 +75,27 @@ func Listen(ctx context.Context, config Config, session Session, wake func()) {
 	}
 }
 
-// pace hands notifications on, the first at once, and those of the next interval
-// as one.
-func pace(ctx context.Context, pending <-chan struct{}, interval time.Duration, wake func()) {
+// pacer hands notifications on, the first at once, and those that come during
+// the pause after it as one.
+type pacer struct {
+	pending chan struct{}
+	shared  atomic.Int64 // notifications since the last wake-up
+}
+
+func (p *pacer) heard() {
+	p.shared.Add(1)
+	signal(p.pending)
+}
+
+func (p *pacer) run(ctx context.Context, config *Config, wake func()) {
 	for {
 		select {
-		case <-pending:
+		case <-p.pending:
 		case <-ctx.Done():
 			return
 		}
+		shared := p.shared.Swap(0)
 		wake()
-		Sleep(ctx, interval)
+		Sleep(ctx, config.pause(int(shared)))
 	}
 }

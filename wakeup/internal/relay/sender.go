@@ -27,6 +27,7 @@ type Sender struct {
 	mu      sync.Mutex
 	due     map[string]bool // tables
 	asked   int             // counts the calls of Notify
+	taken   int             // asked, when some were last taken
 	running bool
 	closed  bool
 	closing chan struct{}
@@ -89,7 +90,7 @@ func (s *Sender) Close() {
 func (s *Sender) run(ctx context.Context) {
 	w := sending{Sender: s, outage: outage{log: s.config.Logger}}
 	defer w.drop()
-	for tables := s.take(); tables != nil; tables = s.take() {
+	for tables, shared := s.take(); tables != nil; tables, shared = s.take() {
 		if err := w.send(ctx, tables); err != nil {
 			if !w.failed(ctx, tables, err) {
 				return
@@ -98,30 +99,33 @@ func (s *Sender) run(ctx context.Context) {
 		}
 		w.outage.over(ctx, "wakeup: notifications are sent again")
 		w.outage.fails = 0
-		Sleep(ctx, s.config.Interval)
+		Sleep(ctx, s.config.pause(shared))
 	}
 }
 
-// take returns the tables whose listeners are to be notified. It waits for one,
-// for Config.Idle at most; nil ends the goroutine.
-func (s *Sender) take() []string {
+// take returns the tables whose listeners are to be notified, and how many calls
+// of Notify share that. It waits for one, for Config.Idle at most; nil ends the
+// goroutine.
+func (s *Sender) take() (tables []string, shared int) {
 	timer := time.NewTimer(s.config.Idle)
 	defer timer.Stop()
 	for expired := false; ; {
 		s.mu.Lock()
 		if len(s.due) > 0 {
-			tables := make([]string, 0, len(s.due))
+			tables = make([]string, 0, len(s.due))
 			for table := range s.due {
 				tables = append(tables, table)
 			}
 			clear(s.due)
+			shared = s.asked - s.taken
+			s.taken = s.asked
 			s.mu.Unlock()
-			return tables
+			return tables, shared
 		}
 		if expired || s.closed {
 			s.running = false
 			s.mu.Unlock()
-			return nil
+			return nil, 0
 		}
 		s.mu.Unlock()
 		select {
