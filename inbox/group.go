@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +15,9 @@ const (
 	groupsAtOnce = 2
 	// groupTimeout bounds a group, which no caller's context can.
 	groupTimeout = 30 * time.Second
+	// groupMoment is how long a call whose turn has come waits for those that
+	// shared the last group.
+	groupMoment = 50 * time.Microsecond
 	// groupPatience is how long a call that is a group by itself keeps others from
 	// their turn: it may wait for somebody's open transaction with one of its ids.
 	// A group of several gives up by itself, see postgresBounded.
@@ -33,6 +37,7 @@ type group struct {
 	mu      sync.Mutex
 	running int
 	waiting []*call
+	shared  int // how many shared the last group with the one that ran it
 }
 
 // call is one call of Accept.
@@ -41,17 +46,17 @@ type call struct {
 	outcomes []Outcome
 	err      error
 	done     chan struct{} // closed when outcomes and err are set
-	lead     chan []*call  // appoints this call to run a group that it is part of
+	turn     chan struct{} // appoints this call to run a group
 }
 
 // accept stores rows together with those of others, or returns errAlone.
 func (g *group) accept(ctx context.Context, rows []row) ([]Outcome, error) {
-	c := &call{rows: rows, done: make(chan struct{}), lead: make(chan []*call, 1)}
+	c := &call{rows: rows, done: make(chan struct{}), turn: make(chan struct{}, 1)}
 	g.mu.Lock()
 	if g.running < groupsAtOnce {
 		g.running++
 		g.mu.Unlock()
-		g.run(ctx, []*call{c})
+		g.run(ctx, g.take(c))
 		return c.outcomes, c.err
 	}
 	g.waiting = append(g.waiting, c)
@@ -59,8 +64,8 @@ func (g *group) accept(ctx context.Context, rows []row) ([]Outcome, error) {
 
 	select {
 	case <-c.done:
-	case calls := <-c.lead:
-		g.run(ctx, calls)
+	case <-c.turn:
+		g.run(ctx, g.take(c))
 	case <-ctx.Done():
 		return nil, g.leave(ctx, c)
 	}
@@ -76,8 +81,8 @@ func (g *group) leave(ctx context.Context, c *call) error {
 	}
 	g.mu.Unlock()
 	select {
-	case calls := <-c.lead: // appointed at the last moment: the others count on it
-		go g.run(context.WithoutCancel(ctx), calls)
+	case <-c.turn: // at the last moment
+		g.next()
 	default:
 	}
 	return fmt.Errorf("inbox: accept: %w", ctx.Err())
@@ -99,6 +104,9 @@ func (g *group) run(ctx context.Context, calls []*call) {
 			}
 			close(c.done)
 		}
+		g.mu.Lock()
+		g.shared = len(calls) - 1
+		g.mu.Unlock()
 		next()
 	}()
 	rows := calls[0].rows
@@ -121,27 +129,48 @@ func (g *group) run(ctx context.Context, calls []*call) {
 	}
 }
 
-// next hands the calls that wait, as many as one statement takes, to the first
-// of them.
-func (g *group) next() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+// take adds to a call whose turn has come the others that wait. Those who shared
+// the last group are often about to call again: the first of them would be a
+// group of its own.
+func (g *group) take(c *call) []*call {
+	began := time.Now()
+	for {
+		runtime.Gosched()
+		g.mu.Lock()
+		if len(g.waiting) >= g.shared || time.Since(began) >= groupMoment {
+			defer g.mu.Unlock()
+			return g.gather(c)
+		}
+		g.mu.Unlock()
+	}
+}
+
+// gather moves calls that wait into the group of c, as many as one statement takes.
+func (g *group) gather(c *call) []*call {
 	n, entries, size := 0, 0, 0
-	for _, c := range g.waiting {
+	fits := func(c *call) bool {
 		entries += len(c.rows)
 		for i := range c.rows {
 			size += len(c.rows[i].payload)
 		}
-		if n > 0 && (entries > g.repo.config.MaxBatch || size > g.repo.config.MaxBatchBytes) {
-			break
-		}
+		return entries <= g.repo.config.MaxBatch && size <= g.repo.config.MaxBatchBytes
+	}
+	for fits(c); n < len(g.waiting) && fits(g.waiting[n]); {
 		n++
 	}
-	if n == 0 {
+	calls := append([]*call{c}, g.waiting[:n]...)
+	g.waiting = slices.Delete(g.waiting, 0, n)
+	return calls
+}
+
+// next gives the turn to the first call that waits.
+func (g *group) next() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.waiting) == 0 {
 		g.running--
 		return
 	}
-	calls := slices.Clone(g.waiting[:n])
-	g.waiting = slices.Delete(g.waiting, 0, n)
-	calls[0].lead <- calls
+	g.waiting[0].turn <- struct{}{}
+	g.waiting = slices.Delete(g.waiting, 0, 1)
 }
