@@ -20,6 +20,15 @@ func (s *postgres) bound(ctx context.Context, q querier, dest any, query string,
 	return s.scan(ctx, binding{q, note, append(slices.Clip(s.config.DriverArgs), args...)}, dest, query)
 }
 
+// boundRow is bound for one row at most, whose columns are text.
+func (s *postgres) boundRow(ctx context.Context, q querier, query string, args ...any) ([]string, error) {
+	note, err := s.sizeNote(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return s.firstRow(ctx, q, query+note, append(slices.Clip(s.config.DriverArgs), args...)...)
+}
+
 // binding adds to a text what bun shall not see.
 type binding struct {
 	querier

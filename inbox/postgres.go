@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,26 +18,50 @@ type postgres struct {
 }
 
 func (s *postgres) add(ctx context.Context, q querier, rows []row, bounded bool) ([]int64, error) {
-	var template string
-	var args []any
-	switch {
-	case bounded:
-		template, args = postgresAddBounded, s.addMany(rows)
-	case len(rows) == 1:
-		template, args = postgresAddOne, addOne(&rows[0])
-	default:
-		template, args = postgresAdd, s.addMany(rows)
+	if len(rows) == 1 && !bounded {
+		stored, err := s.boundRow(ctx, q, s.text(postgresAddOne), addOne(&rows[0])...)
+		if err != nil || stored == nil {
+			return []int64{0}, err
+		}
+		return parseIDs(stored[0])
 	}
-	var stored []struct {
-		Ord int64
-		ID  int64
-	}
-	if err := s.bound(ctx, q, &stored, s.text(template), args...); err != nil {
+	dues := slices.ContainsFunc(rows, func(r row) bool { return !r.due.IsZero() })
+	row, err := s.boundRow(ctx, q, s.text(postgresAdd[dues][bounded]), s.addMany(rows, dues)...)
+	if err != nil {
 		return nil, err
 	}
-	ids := make([]int64, len(rows))
-	for _, r := range stored {
-		ids[r.Ord-1] = r.ID
+	ids, err := parseIDs(row[0])
+	if err != nil {
+		return nil, err
+	}
+	stored, err := parseIDs(row[1])
+	if err != nil {
+		return nil, err
+	}
+	fresh := make(map[int64]bool, len(stored))
+	for _, id := range stored {
+		fresh[id] = true
+	}
+	for i, id := range ids {
+		if !fresh[id] {
+			ids[i] = 0
+		}
+	}
+	return ids, nil
+}
+
+// parseIDs reads what string_agg has made of ids.
+func parseIDs(list string) ([]int64, error) {
+	ids := make([]int64, 0, 1+strings.Count(list, ","))
+	for text := range strings.SplitSeq(list, ",") {
+		if text == "" {
+			continue
+		}
+		id, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
 	}
 	return ids, nil
 }
@@ -47,7 +72,8 @@ func addOne(r *row) []any {
 	}
 }
 
-func (s *postgres) addMany(rows []row) []any {
+// addMany are the columns of rows; that of the due times only where there are any.
+func (s *postgres) addMany(rows []row, dues bool) []any {
 	n := len(rows)
 	var texts [6][]string
 	for column := range texts {
@@ -61,10 +87,14 @@ func (s *postgres) addMany(rows []row) []any {
 		}
 		payloads[i], fingerprints[i] = r.payload, fingerprintOf(r)
 	}
-	return []any{
+	args := []any{
 		s.texts(texts[0]), s.texts(texts[1]), s.texts(texts[2]), s.texts(texts[3]),
-		s.blobs(payloads), s.blobs(fingerprints), s.texts(texts[4]), s.texts(texts[5]),
+		s.blobs(payloads), s.blobs(fingerprints), s.texts(texts[4]),
 	}
+	if dues {
+		args = append(args, s.texts(texts[5]))
+	}
+	return args
 }
 
 // fingerprintOf is never nil: every driver sends the empty one alike.

@@ -1,5 +1,7 @@
 package inbox
 
+import "strings"
+
 // SQL for PostgreSQL. {messages}, {queue}, {schema} and {sequence} stand for
 // quoted names, {now} for the start of the statement and {clock} for the time
 // that is written. A ? is an argument that bun writes into the text. The
@@ -14,17 +16,13 @@ const (
 	// just settling the row), insert sorted by identity so that overlapping
 	// batches lock in one order, queue what came back. The arguments are bound: a
 	// text of this size costs more to read than to run.
-	postgresAdd        = postgresAddHead + "true" + postgresAddTail
-	postgresAddBounded = postgresAddHead + postgresBounded + postgresAddTail
-
-	postgresAddHead = `
+	postgresAddMany = `
 WITH input AS MATERIALIZED (
 	SELECT nextval('{sequence}') AS id, u.*
 	FROM unnest((SELECT $1::text[]), (SELECT $2::text[]), (SELECT $3::text[]), (SELECT $4::text[]),
-			(SELECT $5::bytea[]), (SELECT $6::bytea[]), (SELECT $7::text[]), (SELECT $8::text[]))
-		WITH ORDINALITY AS u (source, message_id, name, ordering_key, payload, fingerprint, metadata, due, ord)
-	WHERE `
-	postgresAddTail = `
+			(SELECT $5::bytea[]), (SELECT $6::bytea[]), (SELECT $7::text[]){dues})
+		AS u (source, message_id, name, ordering_key, payload, fingerprint, metadata{due})
+	WHERE {bounded}
 ), inserted AS (
 	INSERT INTO {messages} (id, source, message_id, name, ordering_key, payload, fingerprint, metadata, received_at)
 	SELECT i.id, i.source, i.message_id, i.name, i.ordering_key, i.payload, NULLIF(i.fingerprint, ''::bytea), i.metadata, {clock}
@@ -34,14 +32,19 @@ WITH input AS MATERIALIZED (
 	) IS NULL
 	ORDER BY i.source COLLATE "C", i.message_id COLLATE "C", i.name COLLATE "C", i.id
 	ON CONFLICT DO NOTHING
-	RETURNING id
+	RETURNING id, name, ordering_key
 ), queued AS (
 	INSERT INTO {queue} (id, name, ordering_key, due)
-	SELECT i.id, i.name, i.ordering_key, GREATEST(NULLIF(i.due, '')::timestamptz, {clock})
-	FROM inserted JOIN input i USING (id)
-	ORDER BY id
+	{queued}
 )
-SELECT i.ord, i.id FROM inserted JOIN input i USING (id)`
+SELECT (SELECT string_agg(id::text, ',' ORDER BY id) FROM input) AS given,
+	(SELECT COALESCE(string_agg(id::text, ','), '') FROM inserted) AS stored`
+
+	// The due times rise with the ids; those of receipt follow the identities.
+	postgresQueued    = `SELECT id, name, ordering_key, {clock} FROM inserted ORDER BY id`
+	postgresQueuedDue = `SELECT n.id, n.name, n.ordering_key, GREATEST(NULLIF(i.due, '')::timestamptz, {clock})
+	FROM inserted n JOIN input i USING (id)
+	ORDER BY n.id`
 
 	// The same for one entry, which is planned in an eighth of the time.
 	postgresAddOne = `
@@ -55,7 +58,7 @@ WITH inserted AS (
 )
 INSERT INTO {queue} (id, name, ordering_key, due)
 SELECT id, $3::text, $4::text, GREATEST(NULLIF($8::text, '')::timestamptz, received_at) FROM inserted
-RETURNING 1 AS ord, id`
+RETURNING id::text`
 
 	// A statement of several calls waits only this long for somebody's open
 	// transaction with one of its ids. The setting is made first,
@@ -214,3 +217,17 @@ FROM pg_class WHERE oid = '{messages_text}'::regclass`
 
 	postgresVersion = `SELECT COALESCE(max(version), 0) FROM {schema}`
 )
+
+// postgresAdd is the statement that stores several entries, by whether one of
+// them has a due time, and whether it is bounded.
+var postgresAdd = map[bool]map[bool]string{
+	false: {false: postgresAddWith("", "", postgresQueued, "true"), true: postgresAddWith("", "", postgresQueued, postgresBounded)},
+	true: {
+		false: postgresAddWith(", (SELECT $8::text[])", ", due", postgresQueuedDue, "true"),
+		true:  postgresAddWith(", (SELECT $8::text[])", ", due", postgresQueuedDue, postgresBounded),
+	},
+}
+
+func postgresAddWith(dues, due, queued, bounded string) string {
+	return strings.NewReplacer("{dues}", dues, "{due}", due, "{queued}", queued, "{bounded}", bounded).Replace(postgresAddMany)
+}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/uptrace/bun"
 
@@ -24,6 +25,11 @@ var acceptCases = []Case{
 		Name: "of twins in one batch the first is stored",
 		Rule: "Repeats inside one batch are reported like any other, and ids are given in the order of the entries.",
 		Body: twinsInOneBatch,
+	},
+	{
+		Name: "the messages of one call are due in the order of its entries",
+		Rule: "One worker processes what was accepted together in the order given, whatever the ids of the messages.",
+		Body: dueInOrder,
 	},
 	{
 		Name: "the fingerprint decides what another body is",
@@ -161,6 +167,21 @@ func (e *Env) whole(t *testing.T, messageID string) string {
 		t.Fatal(err)
 	}
 	return text
+}
+
+func dueInOrder(t *testing.T, e *Env) {
+	e.Accept(t, "z", "a", "m", "b")
+	e.Drain(t, e.Processor(t, inbox.ProcessorConfig{}))
+	e.expectOrder(t, "", "z", "a", "m", "b")
+
+	entries := e.Entries("y", "c", "later", "n", "d")
+	entries[2].Due = time.Now().Add(time.Hour)
+	accepted(t, e.Repo, entries, inbox.Stored, inbox.Stored, inbox.Stored, inbox.Stored, inbox.Stored)
+	e.Drain(t, e.Processor(t, inbox.ProcessorConfig{}))
+	e.expectOrder(t, "", "z", "a", "m", "b", "y", "c", "n", "d")
+	if n := e.Calls("later"); n != 0 {
+		t.Errorf("what is due in an hour was handled %d times", n)
+	}
 }
 
 func twinsInOneBatch(t *testing.T, e *Env) {
