@@ -1,6 +1,8 @@
 package inbox
 
 import (
+	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -47,41 +49,28 @@ type Claimed struct {
 	result    *result    // and what is to be told after the commit
 }
 
-// claimedRow is what both databases return of a claimed message.
-type claimedRow struct {
-	ID            int64
-	OrderingKey   string
-	Attempts      int
-	Interruptions int
-	Starts        int
-	Source        string
-	MessageID     string
-	Name          string
-	Payload       []byte
-	Metadata      string
-}
-
-func (r *claimedRow) claimed(due, received time.Time) *Claimed {
-	metadata, damaged := decodeMetadata(r.Metadata)
-	if r.Payload == nil {
-		r.Payload = []byte{}
-	}
-	return &Claimed{
-		Info: Info{
-			ID:          r.ID,
-			Identity:    Identity{r.Source, r.MessageID, r.Name},
-			OrderingKey: r.OrderingKey,
-			Attempt:     r.Attempts + 1,
-			Metadata:    metadata,
-			ReceivedAt:  received.UTC(),
-		},
-		Payload:       r.Payload,
-		due:           due,
-		attempts:      r.Attempts,
-		interruptions: r.Interruptions,
-		starts:        r.Starts,
-		damaged:       damaged,
-	}
+// claimedRows runs a query that claims. Its columns are the same on both databases.
+func (d *database) claimedRows(ctx context.Context, q querier, query string, args ...any) (all []*Claimed, err error) {
+	err = d.eachRow(ctx, q, query, args, func(rows *sql.Rows) error {
+		c := &Claimed{}
+		var due, received moment
+		var metadata string
+		var transaction sql.NullString
+		err := rows.Scan(&c.ID, &c.OrderingKey, &due, &c.attempts, &c.interruptions, &c.starts,
+			&c.Source, &c.MessageID, &c.Name, &c.Payload, &metadata, &received, &transaction, &c.busy)
+		if err != nil {
+			return fmt.Errorf("message %d: %w", c.ID, err)
+		}
+		if c.Payload == nil {
+			c.Payload = []byte{}
+		}
+		c.Attempt = c.attempts + 1
+		c.Metadata, c.damaged = decodeMetadata(metadata)
+		c.due, c.ReceivedAt, c.transaction = due.Time, received.UTC(), transaction.String
+		all = append(all, c)
+		return nil
+	})
+	return all, err
 }
 
 func decodeMetadata(text string) (map[string]string, error) {

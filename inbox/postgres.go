@@ -168,23 +168,11 @@ func (s *postgres) claimOne(ctx context.Context, q querier, id int64, starts int
 }
 
 func (s *postgres) claimed(ctx context.Context, q querier, query string, args ...any) ([]*Claimed, error) {
-	var rows []struct {
-		claimedRow
-		Due        time.Time
-		ReceivedAt time.Time
-		Xid        string
-		Busy       bool
-	}
-	if err := s.bound(ctx, q, &rows, query, args...); err != nil {
+	note, err := s.sizeNote(ctx, q)
+	if err != nil {
 		return nil, err
 	}
-	claimed := make([]*Claimed, len(rows))
-	for i := range rows {
-		r := &rows[i]
-		claimed[i] = r.claimed(r.Due, r.ReceivedAt)
-		claimed[i].transaction, claimed[i].busy = r.Xid, r.Busy
-	}
-	return claimed, nil
+	return s.claimedRows(ctx, q, query+note, append(slices.Clip(s.config.DriverArgs), args...)...)
 }
 
 func (s *postgres) processed(ctx context.Context, q querier, claimed []*Claimed) error {

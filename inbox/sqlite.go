@@ -3,7 +3,6 @@ package inbox
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -131,7 +130,7 @@ func (s *sqlite) claim(ctx context.Context, q querier, marks []mark, without []s
 		if limit == len(claimed) {
 			break
 		}
-		more, err := s.claimed(ctx, q, s.text(sqliteClaim), m.name, now, m.name, keys, limit-len(claimed))
+		more, err := s.claimedRows(ctx, s.prepared.on(q), s.text(sqliteClaim), m.name, now, m.name, keys, limit-len(claimed))
 		if err != nil {
 			return nil, err
 		}
@@ -147,36 +146,11 @@ func (s *sqlite) claim(ctx context.Context, q querier, marks []mark, without []s
 }
 
 func (s *sqlite) claimOne(ctx context.Context, q querier, id int64, starts int) (*Claimed, error) {
-	claimed, err := s.claimed(ctx, q, s.text(sqliteClaimOne), id, sqliteTime(s.processClock()), starts)
+	claimed, err := s.claimedRows(ctx, s.prepared.on(q), s.text(sqliteClaimOne), id, sqliteTime(s.processClock()), starts)
 	if err != nil || len(claimed) == 0 {
 		return nil, err
 	}
 	return claimed[0], nil
-}
-
-func (s *sqlite) claimed(ctx context.Context, q querier, query string, args ...any) ([]*Claimed, error) {
-	var rows []struct {
-		claimedRow
-		Due        string
-		ReceivedAt string
-	}
-	if err := s.bound(ctx, q, &rows, query, args...); err != nil {
-		return nil, err
-	}
-	claimed := make([]*Claimed, len(rows))
-	for i := range rows {
-		r := &rows[i]
-		due, err := parseSQLiteTime(r.Due)
-		if err != nil {
-			return nil, fmt.Errorf("message %d: due time: %w", r.ID, err)
-		}
-		received, err := parseSQLiteTime(r.ReceivedAt)
-		if err != nil {
-			return nil, fmt.Errorf("message %d: received time: %w", r.ID, err)
-		}
-		claimed[i] = r.claimed(due, received)
-	}
-	return claimed, nil
 }
 
 func (s *sqlite) processed(ctx context.Context, q querier, claimed []*Claimed) error {

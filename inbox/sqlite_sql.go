@@ -45,7 +45,7 @@ SELECT EXISTS (
 
 	sqliteClaim = `
 SELECT q.id, q.ordering_key, q.due, q.attempts, q.interruptions, q.starts,
-	m.source, m.message_id, m.name, m.payload, m.metadata, m.received_at
+	m.source, m.message_id, m.name, m.payload, m.metadata, m.received_at, NULL AS xid, false AS busy
 FROM {queue} q JOIN {messages} m ON m.id = q.id
 WHERE q.name = ? AND q.state = 0 AND q.due <= ?
 	AND NOT EXISTS (SELECT 1 FROM {pauses} WHERE name = ?) AND q.ordering_key NOT IN (SELECT value FROM json_each(?))
@@ -54,7 +54,7 @@ LIMIT ?`
 
 	sqliteClaimOne = `
 SELECT q.id, q.ordering_key, q.due, q.attempts, q.interruptions, q.starts,
-	m.source, m.message_id, m.name, m.payload, m.metadata, m.received_at
+	m.source, m.message_id, m.name, m.payload, m.metadata, m.received_at, NULL AS xid, false AS busy
 FROM {queue} q JOIN {messages} m ON m.id = q.id
 WHERE q.id = ? AND q.state = 0 AND (q.due <= ? OR q.starts > 0 AND q.starts = ?)`
 

@@ -9,6 +9,26 @@ import (
 	"io"
 )
 
+// eachRow runs a query that bun does not format, its hooks included, and scans row
+// by row: bun would look up where each column belongs.
+func (d *database) eachRow(ctx context.Context, q querier, query string, args []any, scan func(*sql.Rows) error) error {
+	send := func(ctx context.Context, query string) error {
+		rows, err := q.QueryContext(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			if err := scan(rows); err != nil {
+				return err
+			}
+		}
+		return errors.Join(rows.Err(), rows.Close())
+	}
+	_, err := d.db.NewRaw(query).Conn(sender(send)).Exec(ctx)
+	return err
+}
+
 // firstRow runs a query that bun does not format, its hooks included, and returns
 // the columns of the first row, which have to be text. nil: there is no row.
 func (d *database) firstRow(ctx context.Context, q querier, query string, args ...any) (row []string, err error) {
