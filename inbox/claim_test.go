@@ -155,7 +155,7 @@ func TestHotStatementsUseTheirIndexes(t *testing.T) {
 	}
 	n.accept(t, taskIDs("again", 10)...)
 	n.accept(t, "one")
-	statements["add one"] = sent.last(t, "AS ord, id")
+	statements["add one"] = sent.last(t, "RETURNING id::text")
 	n.makeLive(t, statements)
 	for name, statement := range statements {
 		for _, settings := range [][]string{nil, {`SET LOCAL plan_cache_mode = force_generic_plan`}} {

@@ -116,13 +116,15 @@ WITH claimed AS MATERIALIZED (
 )` + postgresClaimed
 
 	// The lock of an ordering key is tried here and held to the end of the
-	// transaction; what is earlier in the key is looked for afterwards.
+	// transaction; what is earlier in the key is looked for afterwards. The LIMIT
+	// inside makes one look per row the only plan: a kept one that joins would
+	// read the whole history.
 	postgresClaimed = `
 SELECT c.id, c.ordering_key, c.due, c.attempts, c.interruptions, c.starts,
 	m.source, m.message_id, m.name, m.payload, m.metadata, m.received_at,
 	pg_current_xact_id_if_assigned()::text AS xid,
 	c.ordering_key <> '' AND NOT pg_try_advisory_xact_lock(hashtextextended(c.ordering_key, {key_lock})) AS busy
-FROM claimed c JOIN {messages} m ON m.id = c.id
+FROM claimed c CROSS JOIN LATERAL (SELECT * FROM {messages} m WHERE m.id = c.id LIMIT 1) m
 ORDER BY c.due, c.id`
 
 	// Settle: only in the transaction that claimed, all rows or none.

@@ -87,8 +87,8 @@ func (r *Repository) ExplainClaim(ctx context.Context, names []string) (string, 
 			ID, Parent, Notused int64
 			Detail              string
 		}
-		query := "EXPLAIN QUERY PLAN " + placeholders(r.text(sqliteClaim), 1, 0)
-		if err := r.scan(ctx, r.db.DB, &lines, query, names[0], r.timeText(r.processClock()), names[0], 32); err != nil {
+		q := binding{querier: r.db.DB, args: []any{names[0], r.timeText(r.processClock()), names[0], "[]", 32}}
+		if err := r.scan(ctx, q, &lines, "EXPLAIN QUERY PLAN "+r.text(sqliteClaim)); err != nil {
 			return "", r.wrap("explain claim", err)
 		}
 		var text strings.Builder
