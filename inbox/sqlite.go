@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// sqlite is the store on SQLite 3.37 or newer. The write lock of the database
+// sqlite is the store on SQLite 3.38 or newer. The write lock of the database
 // stands in for row locks.
 type sqlite struct{ *database }
 
