@@ -112,14 +112,27 @@ func namedValues(conn any, args []any) ([]driver.NamedValue, error) {
 	return values, nil
 }
 
-func readFirst(rows driver.Rows) ([]string, error) {
+// readFirst reads to the end: an error of the commit comes behind the last row.
+func readFirst(rows driver.Rows) (row []string, err error) {
 	values := make([]driver.Value, len(rows.Columns()))
-	if err := rows.Next(values); err != nil {
+	for {
+		err := rows.Next(values)
 		if errors.Is(err, io.EOF) {
-			return nil, nil
+			return row, nil
 		}
-		return nil, err
+		if err != nil {
+			return nil, err
+		}
+		if row != nil {
+			continue
+		}
+		if row, err = asTexts(values); err != nil {
+			return nil, err
+		}
 	}
+}
+
+func asTexts(values []driver.Value) ([]string, error) {
 	row := make([]string, len(values))
 	for i, value := range values {
 		switch value := value.(type) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect"
 
 	"github.com/letterbox-go/letterbox/inbox"
 )
@@ -30,6 +31,11 @@ var acceptCases = []Case{
 		Name: "the messages of one call are due in the order of its entries",
 		Rule: "One worker processes what was accepted together in the order given, whatever the ids of the messages.",
 		Body: dueInOrder,
+	},
+	{
+		Name: "an accept whose commit fails says so and stores nothing",
+		Rule: "An outcome is told only of what is durable: the database may refuse at the commit, behind the rows it has returned.",
+		Body: commitRefused,
 	},
 	{
 		Name: "the fingerprint decides what another body is",
@@ -207,6 +213,29 @@ func twinsInOneBatch(t *testing.T, e *Env) {
 	if got, want := string(e.Row(t, "t").Payload), `{"id":"t","note":"zzz"}`; got != want {
 		t.Errorf("stored %s, want %s", got, want)
 	}
+}
+
+func commitRefused(t *testing.T, e *Env) {
+	e.Exec(t, `CREATE TABLE parents (id INTEGER PRIMARY KEY)`)
+	e.Exec(t, `CREATE TABLE children (parent INTEGER NOT NULL REFERENCES parents (id) DEFERRABLE INITIALLY DEFERRED)`)
+	if e.DB.Dialect().Name() == dialect.SQLite {
+		e.Exec(t, `CREATE TRIGGER orphan AFTER INSERT ON inbox_messages BEGIN INSERT INTO children VALUES (1); END`)
+	} else {
+		e.Exec(t, `CREATE FUNCTION orphan() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO children VALUES (1); RETURN NULL; END $$`)
+		e.Exec(t, `CREATE TRIGGER orphan AFTER INSERT ON inbox_messages FOR EACH ROW EXECUTE FUNCTION orphan()`)
+	}
+	calls := [][]inbox.Entry{e.Entries("a"), e.Entries("b", "c")}
+	for _, entries := range calls {
+		if outcomes, err := e.Repo.Accept(t.Context(), entries); err == nil {
+			t.Errorf("%d entries: no error, and outcomes %v", len(entries), outcomes)
+		}
+	}
+	if n := e.messages(t); n != 0 {
+		t.Errorf("%d messages are stored", n)
+	}
+	e.Exec(t, `INSERT INTO parents VALUES (1)`)
+	accepted(t, e.Repo, calls[0], inbox.Stored)
+	accepted(t, e.Repo, calls[1], inbox.Stored, inbox.Stored)
 }
 
 func ownFingerprint(t *testing.T, e *Env) {
