@@ -195,10 +195,10 @@ func (g *guard) verdict(err, open error) error {
 		return fmt.Errorf("%w: %w", err, g.aborted) // so that it is not charged
 	case err != nil:
 		return err
+	case g.nested.left && !g.stray:
+		return errNestedOpen // what close may have waited for is its rollback by database/sql
 	case open != nil:
 		return open
-	case g.nested.left:
-		return errNestedOpen
 	case g.aborted != nil:
 		return fmt.Errorf("inbox: the handler returned nil although a statement had failed: %w", g.aborted)
 	case g.lost != nil:
