@@ -115,14 +115,7 @@ func namedValues(conn any, args []any) ([]driver.NamedValue, error) {
 // readFirst reads to the end: an error of the commit comes behind the last row.
 func readFirst(rows driver.Rows) (row []string, err error) {
 	values := make([]driver.Value, len(rows.Columns()))
-	for {
-		err := rows.Next(values)
-		if errors.Is(err, io.EOF) {
-			return row, nil
-		}
-		if err != nil {
-			return nil, err
-		}
+	for err = rows.Next(values); err == nil; err = rows.Next(values) {
 		if row != nil {
 			continue
 		}
@@ -130,6 +123,10 @@ func readFirst(rows driver.Rows) (row []string, err error) {
 			return nil, err
 		}
 	}
+	if !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return row, nil
 }
 
 func asTexts(values []driver.Value) ([]string, error) {

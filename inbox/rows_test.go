@@ -11,9 +11,11 @@ import (
 )
 
 // scripted is a driver whose connections answer a query directly with one of
-// errs after the other, then with a row, and a prepared one with a row.
+// errs after the other, then with a row, and a prepared one with a row. behind is
+// the error behind that row.
 type scripted struct {
 	errs   []error
+	behind error
 	direct int // rows given
 	prep   int
 }
@@ -30,7 +32,7 @@ func (s *scripted) QueryContext(context.Context, string, []driver.NamedValue) (d
 		return nil, err
 	}
 	s.direct++
-	return &oneRow{}, nil
+	return &oneRow{behind: s.behind}, nil
 }
 
 func (s *scripted) Prepare(string) (driver.Stmt, error) { return preparedScript{s}, nil }
@@ -42,16 +44,22 @@ func (preparedScript) Exec([]driver.Value) (driver.Result, error) { return nil, 
 
 func (p preparedScript) Query([]driver.Value) (driver.Rows, error) {
 	p.prep++
-	return &oneRow{}, nil
+	return &oneRow{behind: p.behind}, nil
 }
 
-type oneRow struct{ read bool }
+type oneRow struct {
+	read   bool
+	behind error
+}
 
 func (*oneRow) Columns() []string { return []string{"text", "bytes"} }
 func (*oneRow) Close() error      { return nil }
 
 func (r *oneRow) Next(dest []driver.Value) error {
-	if r.read {
+	switch {
+	case r.read && r.behind != nil:
+		return r.behind
+	case r.read:
 		return io.EOF
 	}
 	r.read = true
@@ -59,13 +67,15 @@ func (r *oneRow) Next(dest []driver.Value) error {
 	return nil
 }
 
-// What database/sql does for a driver that only prepares, and for a connection
-// that is found dead, is done for a query that goes past it too.
-func TestFirstRowFallsBackToThePool(t *testing.T) {
+// What database/sql does for a driver that only prepares, for a connection that
+// is found dead, and for an error behind the rows, is done for a query that goes
+// past it too.
+func TestFirstRowDoesWhatThePoolWould(t *testing.T) {
 	t.Parallel()
 	refused := errors.New("refused")
 	for name, test := range map[string]struct {
 		errs         []error
+		behind       error
 		direct, prep int
 		want         error
 	}{
@@ -74,10 +84,11 @@ func TestFirstRowFallsBackToThePool(t *testing.T) {
 		"dead connection":         {errs: []error{driver.ErrBadConn}, direct: 1},
 		"several dead":            {errs: []error{driver.ErrBadConn, driver.ErrBadConn}, direct: 1},
 		"refused: not sent again": {errs: []error{refused}, want: refused},
+		"refused behind the row":  {behind: refused, direct: 1, want: refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &scripted{errs: test.errs}
+			s := &scripted{errs: test.errs, behind: test.behind}
 			pool := sql.OpenDB(s)
 			defer func() { _ = pool.Close() }()
 			row, err := queryFirst(t.Context(), pool, "SELECT", nil)
